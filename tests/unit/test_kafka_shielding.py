@@ -23,7 +23,7 @@ class TimeIsUp(Exception):
 # No broker listens there: the client calls error_cb, statistics and log some hundred times a second, so that each
 # signal finds it in a callback, or meets its first line.
 _PROGRAM = """
-import logging, os, signal, sys, threading
+import logging, os, signal, sys, threading, time
 from holdfast import MemoryClaims
 from holdfast.adapters.kafka import KafkaConsumer
 
@@ -36,6 +36,10 @@ def strikes(*_):
 def works(*_):
     for _ in range(1000):
         pass
+
+def token(_):
+    works()
+    return "token", time.time() + 0.01
 
 class Log:
     def log(self, *_):
@@ -66,6 +70,7 @@ _CALLBACKS = {
     "ours": "{}",
     "error_cb": "{'error_cb': works}",
     "stats_cb": "{'stats_cb': works, 'statistics.interval.ms': 1}",
+    "oauth_cb": "{'oauth_cb': token, 'security.protocol': 'sasl_plaintext', 'sasl.mechanisms': 'OAUTHBEARER'}",
     "logger": "{'logger': Log(), 'log_level': 7, 'debug': 'broker'}",
 }
 
@@ -127,3 +132,57 @@ class TestShield:
         with pytest.raises(TimeIsUp):
             shield.raise_kept()
         assert came == [("a", "b")]
+
+    def test_a_callback_that_makes_the_client_call_it_once_more_is_called_inside_of_itself(self) -> None:
+        shield, came = Shield(), list[Any]()
+
+        def again(depth: int, name: str) -> None:
+            came.append(("begins", depth, name))
+            if depth < 3:
+                call(depth + 1, name)
+            if depth == 2:
+                raise TimeIsUp
+            came.append(("ends", depth, name))
+
+        call = shield.around(again, 2)
+        for name in ("one", "two"):
+            came.clear()
+            call(1, name)
+            with pytest.raises(TimeIsUp):
+                shield.raise_kept()
+            begins = [("begins", depth, name) for depth in (1, 2, 3)]
+            assert came == [*begins, ("ends", 3, name), ("ends", 1, name)]
+
+
+class TestShieldOfAnAnswer:
+    def test_what_the_callback_returns_and_raises_is_the_clients(self) -> None:
+        def answers(asked: Any) -> Any:
+            if asked == "raise":
+                raise TimeIsUp
+            return asked if asked < 1 else (asked, call(asked - 1))
+
+        shield = Shield()
+        call = shield.around_answer(answers, "")
+        for _ in range(2):
+            assert call(2) == (2, (1, 0))
+            with pytest.raises(TimeIsUp):
+                call("raise")
+        shield.raise_kept()
+
+    def test_a_signal_that_came_before_is_kept_and_the_answer_is_given(self) -> None:
+        shield = Shield()
+        call = shield.around_answer(lambda asked: f"to {asked}", "what the configuration says")
+
+        def strikes(*_: object) -> None:
+            raise TimeIsUp
+
+        before = signal.signal(signal.SIGUSR1, strikes)
+        try:
+            steps: list[Any] = [partial(_thread.interrupt_main, signal.SIGUSR1), partial(call, "lost")]
+            _, answer = map(partial.__call__, steps)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        with pytest.raises(TimeIsUp):
+            shield.raise_kept()
+        assert answer == "to what the configuration says"
+        assert call("it") == "to it"

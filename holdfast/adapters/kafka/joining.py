@@ -55,7 +55,8 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
     }
     token, raised = client.conf.get("oauth_cb"), list[Exception]()
     if callable(token):
-        theirs["oauth_cb"] = _kept(token, raised, callbacks.shield)
+        asks_with = client.conf.get("sasl.oauthbearer.config")
+        theirs["oauth_cb"] = callbacks.shield.around_answer(_kept(token, raised, callbacks.shield), asks_with)
     try:
         return Consumer({"client.id": name, **client.conf, **own, **theirs})
     except KafkaException as error:
@@ -82,8 +83,7 @@ def _said(refused: KafkaException, raised: Sequence[Exception]) -> SourceError:
 
 
 def _kept(call: Callable[[str], object], raised: list[Exception], shield: Shield) -> Callable[[str], object]:
-    """A callback whose last exception is kept: the client says of it only that there was one. Its result is the token,
-    so a shield cannot stand around all of it."""
+    """A callback whose last exception is kept: the client says of it only that there was one."""
 
     def told(asked: str) -> object:
         try:

@@ -5,6 +5,10 @@ first line of a callback. The binding (2.6 to 2.16) goes on calling others with 
 a SystemError that does not tell of it, or nothing at all. No `try` inside of a function helps: the handler runs before
 its first line. So the client gets callables without a frame of Python of their own, which send their arguments to a
 generator that waits inside of a `try` already.
+
+The application may make the client call the same callback once more, inside of it (an error_cb that polls): while a
+generator runs it can be sent nothing, so another one waits meanwhile. Which one it is says the `__call__` of a class,
+which the interpreter looks up without a frame either.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
 #: As many as are kept: one for each time that somebody presses Ctrl-C.
 _KEPT = 16
@@ -35,11 +39,21 @@ class Shield:
 
     def around(self, call: Callable[..., object], arguments: int) -> Callable[..., Any]:
         """A callback that gets so many arguments, and whose result the client does not use. Nothing leaves it."""
-        waiting = _waiting(call, arguments, self._kept)
-        next(waiting)
+        turns = _turns()
+        turns.__call__ = _begun(_waiting(call, arguments, self._kept, turns))
         # max() hands on one by one; all answers are alike, so that it has nothing to compare. The signal that came
         # while the client waited strikes at _BEGIN, and no argument is lost by it.
-        return partial(max, _BEGIN, key=waiting.send)
+        return partial(max, _BEGIN, key=turns())
+
+    def around_answer(self, call: Callable[[Any], object], otherwise: object) -> Callable[[Any], Any]:
+        """A callback that gets one argument, and whose result the client uses; what `call` raises leaves it.
+
+        Args: otherwise: the argument, where a signal has struck instead of it.
+        """
+        turns = _turns()
+        turns.__call__ = _begun(_answering(call, otherwise, self._kept, turns))
+        answers: Callable[[Any], Any] = turns()
+        return answers
 
     def keep(self, error: BaseException) -> None:
         """Have it raised after the poll."""
@@ -51,8 +65,23 @@ class Shield:
             raise self._kept.popleft()
 
 
-def _waiting(call: Callable[..., object], arguments: int, kept: deque[BaseException]) -> Generator[int, object, None]:
+def _turns() -> Any:  # noqa: ANN401 - a class that gets its `__call__` again and again
+    return type("_Turns", (), {})
+
+
+def _begun(generator: Generator[Any, object, None]) -> Callable[[object], Any]:
+    next(generator)
+    return generator.send
+
+
+def _waiting(
+    call: Callable[..., object],
+    arguments: int,
+    kept: deque[BaseException],
+    turns: Any,  # noqa: ANN401 - see above
+) -> Generator[int, object, None]:
     given: list[object] = []
+    senders: tuple[Any, Any] | None = None  # of this one, and of the one that waits while `call` runs
     while True:
         try:
             while True:
@@ -60,11 +89,13 @@ def _waiting(call: Callable[..., object], arguments: int, kept: deque[BaseExcept
                     came = yield 0
                     if came is _BEGIN:
                         given = []
+                        if senders is None:
+                            senders = turns.__call__, _begun(_waiting(call, arguments, kept, turns))
                         continue
                     given.append(came)
                     if len(given) == arguments:
                         whole, given = given, []
-                        call(*whole)
+                        _while_another_waits(turns, senders, call, whole)
                         del whole, came  # the client, in some
                 except GeneratorExit:
                     return
@@ -72,3 +103,35 @@ def _waiting(call: Callable[..., object], arguments: int, kept: deque[BaseExcept
                     kept.append(error)
         except BaseException as error:  # noqa: BLE001 - another signal, in the lines above
             kept.append(error)
+
+
+def _while_another_waits(
+    turns: Any,  # noqa: ANN401 - see above
+    senders: tuple[Any, Any] | None,
+    call: Callable[..., object],
+    arguments: Sequence[object],
+) -> None:
+    ours, others = senders or (turns.__call__,) * 2  # none: a signal struck where they were made
+    try:
+        turns.__call__ = others
+        call(*arguments)
+    finally:
+        turns.__call__ = ours
+
+
+def _answering(
+    call: Callable[[Any], object],
+    otherwise: object,
+    kept: deque[BaseException],
+    turns: Any,  # noqa: ANN401 - see above
+) -> Generator[object, object, None]:
+    """For one call: it ends by what is raised. The next one waits before it begins."""
+    asked = otherwise
+    try:
+        asked = yield None
+    except GeneratorExit:
+        return
+    except BaseException as error:  # noqa: BLE001 - raised after the poll
+        kept.append(error)
+    turns.__call__ = _begun(_answering(call, otherwise, kept, turns))
+    yield call(asked)

@@ -35,6 +35,8 @@ _NOT: dict[BrokerKind, frozenset[FaultKind]] = {
 }
 
 
+#: How many worlds of Kafka's have another program that commits the group's offsets.
+_FOREIGN = 0.15
 #: How many worlds have logs that retention shortens.
 _EXPIRES = 0.1
 #: One in so many worlds of Kafka's has clients that leave records out.
@@ -92,6 +94,23 @@ def retention(chance: random.Random, world: World) -> World:
         return world
     more = [_mishap(chance, "expire") for _ in range(chance.choice([1, 2, 4]))]
     return replace(world, faults=tuple(sorted((*world.faults, *more), key=lambda each: each.at_s)))
+
+
+def foreign(chance: random.Random, world: World, *, only: bool = False) -> World:
+    """Have some worlds of Kafka's where another program commits offsets of the group's while members run.
+
+    Args: only: whether to do so in any world of Kafka's.
+    """
+    if world.broker != "kafka" or (chance.random() >= _FOREIGN and not only):
+        return world
+    more = [
+        replace(_mishap(chance, "foreign"), count=chance.choice([1, 2, 2]), amount=chance.choice([0.1, 0.5, 0.9, 1.0]))
+        for _ in range(chance.choice([1, 2, 4]))
+    ]
+    # Where nothing moves, what is overwritten is committed anew by that clock.
+    settings = replace(world.settings, commit_refresh_s=1.0)
+    faults = tuple(sorted((*world.faults, *more), key=lambda each: each.at_s))
+    return replace(world, settings=settings, faults=faults)
 
 
 def _mishap(chance: random.Random, kind: FaultKind) -> Fault:

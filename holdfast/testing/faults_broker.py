@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Of `Fault.count`: what is lost between a member and the broker.
 _REQUESTS, _ANSWERS = 1, 2
+#: Of "foreign": which way.
+_BACK = 1
 
 
 class BrokerFaults:
@@ -64,6 +66,17 @@ class BrokerFaults:
         if (place := self._place(fault)) is not None:
             for offset in self._stage.broker.logs[place].offsets[-fault.count :]:
                 self._stage.send_again(place, offset)
+
+    def _foreign(self, fault: Fault) -> None:
+        stage, place = self._stage, self._place(fault)
+        if place is None:
+            return
+        log, at = stage.broker.logs[place], stage.ground.committed(place) or 0
+        further = round(fault.amount * (log.end - at))
+        offset = at - round(fault.amount * at) if fault.count == _BACK else at + further
+        if offset != at:
+            stage.say("world", f"another program commits {offset} of {place}, where {at} was committed")
+            stage.ground.commit_elsewhere(place, offset)
 
     # ---- between a member and the broker
     def _cut(self, fault: Fault) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.plugin.events import Event
     from holdfast.plugin.ports import CommitFate, LeasedSource, PartitionedSource
     from holdfast.records import Fence, Partition
     from holdfast.testing.book import Place, Placed
@@ -67,6 +68,18 @@ class Ground(Protocol):
 
     def lose(self, source: object) -> None:
         """The broker takes away what that member has."""
+        ...
+
+    def commit_elsewhere(self, partition: Partition, offset: int) -> None:
+        """Another program commits that offset of the group's, whether or not members run."""
+        ...
+
+    def is_foreign(self, partition: Partition) -> bool:
+        """Whether another program has set what is committed there."""
+        ...
+
+    def told(self, member: str, event: Event) -> None:
+        """A member of that name tells something."""
         ...
 
     def store(self, number: int, plan: Planned, value: str) -> Place:

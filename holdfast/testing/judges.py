@@ -250,6 +250,18 @@ class Judges:
             if record.lane is not None:
                 record.lane.first = min(record.lane.first, record.turn)
 
+    def committed_elsewhere(self, log: LogName, offset: int) -> None:
+        """Another program has committed that offset: what lies below is done, by its word, and nothing else is."""
+        for record in self._book.logs.get(log, []):
+            record.excused = record.excused or record.offset < offset
+
+    def goes_on(self, log: LogName, offset: int) -> None:
+        """A partition was taken over where such an offset stood: what was done from there on is forgotten."""
+        for unacked in self._unacked.values():  # what was done is no more, so the store says nothing of its end
+            unacked -= {run for run in unacked if run.record.log == log and run.ended_at is not None}
+        checked = self._book.logs.get(log, [])[: self._checked[log]]
+        self.reset(log, offset, back=any(record.offset >= offset for record in checked))
+
     def unwanted(self, log: LogName, offset: int) -> None:
         """A reset to that offset has come to nothing."""
         for record in self._book.logs.get(log, []):

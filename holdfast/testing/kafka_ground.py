@@ -12,9 +12,11 @@ from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.brokers.kafka_slips import Slips
 from holdfast.testing.brokers.logs import position_name
+from holdfast.testing.foreign import Foreign
 from holdfast.testing.partition_ground import PartitionGround
 
 if TYPE_CHECKING:
+    from holdfast.plugin.events import Event
     from holdfast.plugin.ports import Batch
     from holdfast.testing.book import LogName
     from holdfast.testing.brokers.kafka_group import Attempt, MemoryGroup
@@ -30,10 +32,12 @@ class KafkaGround(PartitionGround):
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
+        self._foreign = Foreign(stage)
         self.broker = MemoryBroker(stage.scheduler.process("broker", preempted=False).runtime)
         for topic in stage.world.topics:
             self.broker.create(topic.name, topic.partitions)
         self._group = self.broker.group(GROUP, protocol=stage.world.protocol)
+        self.broker.watchers.append(self._foreign)
         self._group.refuses_old_epochs = stage.world.seed % 2 == 0
 
     @property
@@ -54,6 +58,19 @@ class KafkaGround(PartitionGround):
         """Implements `Ground.store`."""
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key)
         return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset)
+
+    def commit_elsewhere(self, partition: Partition, offset: int) -> None:
+        """Implements `Ground.commit_elsewhere`."""
+        self._foreign.commit(partition, offset)
+
+    def is_foreign(self, partition: Partition) -> bool:
+        """Implements `Ground.is_foreign`."""
+        kept = self._group.committed.get(partition)
+        return kept is not None and not kept.ours
+
+    def told(self, member: str, event: Event) -> None:
+        """Implements `Ground.told`."""
+        self._foreign.told(member, event)
 
     def _position(self, log: LogName) -> str:
         """A topic that is made again has another."""

@@ -20,6 +20,7 @@ from holdfast.testing.brokers.proxy_client import ProxyClient
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.plugin.events import Event
     from holdfast.plugin.ports import Batch, CommitFate
     from holdfast.records import Fence
     from holdfast.testing.book import Placed
@@ -40,7 +41,9 @@ class LeasedGround:
     """RocketMQ's messages, one by one. A message's name is what it is claimed by where it has no business key."""
 
     #: There are no positions, and nothing moves between members; a topic has no leaders that a client knows of.
-    without: frozenset[FaultKind] = frozenset({"grow", "markers", "compact", "reset", "remake", "leaderless"})
+    without: frozenset[FaultKind] = frozenset(
+        {"grow", "markers", "compact", "reset", "remake", "leaderless", "foreign"}
+    )
 
     def __init__(self, stage: Stage) -> None:
         runtime = stage.scheduler.process("broker", preempted=False).runtime
@@ -59,6 +62,16 @@ class LeasedGround:
         """The leases of what a member has end at once."""
         if isinstance(source, _Source):
             self._proxy.end_leases(source.name)
+
+    def commit_elsewhere(self, partition: Partition, offset: int) -> None:
+        """Implements `Ground.commit_elsewhere`: there is nothing to commit."""
+
+    def is_foreign(self, partition: Partition) -> bool:  # noqa: ARG002 - as of Ground
+        """Implements `Ground.is_foreign`."""
+        return False
+
+    def told(self, member: str, event: Event) -> None:
+        """Implements `Ground.told`."""
 
     def store(self, number: int, plan: Planned, value: str) -> Place:
         """Implements `Ground.store`."""

@@ -171,7 +171,7 @@ class LoopMember(Member):
             driven.end_all()
             driven.collect()
             driven.settle()
-            driven.family.ours.commits.commit(driven.family.owners.values())
+            driven.family.ours.commits.commit_moved(driven.family.owners.values())
 
     def _leave(self) -> None:
         """Say what the loop has handled, or not; then close."""

@@ -150,6 +150,7 @@ class Member(ABC):
         """The engine tells something."""
         stage, judges = self.stage, self.stage.judges
         stage.say(self.name, event)
+        stage.ground.told(self.name, event)
         if self.client is not None:
             self.client.reports.told(event)
         if isinstance(event, SessionLost):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.testing.book import Place
 
 if TYPE_CHECKING:
+    from holdfast.plugin.events import Event
     from holdfast.records import Fence, Partition
     from holdfast.testing.book import LogName, Placed
     from holdfast.testing.brokers.kafka import MemoryBroker
@@ -38,6 +39,16 @@ class PartitionGround(ABC):
         logs = [log for log in book.logs if log.partition == partition]  # of a topic that was made again, several
         found = [each for log in reversed(logs) if (each := book.at(log, offset)) is not None]
         return next((each for each in found if each.runs), found[0]).number
+
+    def commit_elsewhere(self, partition: Partition, offset: int) -> None:  # noqa: B027 - where it is not drawn, nothing
+        """Implements `Ground.commit_elsewhere`."""
+
+    def is_foreign(self, partition: Partition) -> bool:  # noqa: ARG002 - as of Ground
+        """Implements `Ground.is_foreign`."""
+        return False
+
+    def told(self, member: str, event: Event) -> None:  # noqa: B027
+        """Implements `Ground.told`."""
 
     def judge(self, member: str, attempt: Attempt) -> None:
         """P1: nothing below is left out."""

@@ -26,7 +26,9 @@ _UNHEARD_S = 1.5
 class PushedGround(RocketGround):
     """A message's name is what it is claimed by where it has no business key; who reads a queue leases it too."""
 
-    without: frozenset[FaultKind] = frozenset({"markers", "compact", "reset", "leaderless", "cut", "late", "twice"})
+    without: frozenset[FaultKind] = frozenset(
+        {"markers", "compact", "reset", "leaderless", "cut", "late", "twice", "foreign"}
+    )
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)

@@ -48,7 +48,7 @@ class QueueGround(RocketGround):
     """A group that is kept beside the claims."""
 
     #: What is nobody's by the broker cannot be taken away by it.
-    without: frozenset[FaultKind] = frozenset({"lose", "remake", "leaderless", "resend", "cut", "twice"})
+    without: frozenset[FaultKind] = frozenset({"lose", "remake", "leaderless", "resend", "cut", "twice", "foreign"})
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)

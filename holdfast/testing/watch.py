@@ -243,7 +243,8 @@ class Revokes(Watcher):
             committed = stage.ground.committed(partition) or 0
             # Else it has not begun there, or what it has committed last was overwritten by an earlier one that came
             # late, or twice: the position holds, and who owns the partition commits it anew.
-            if highest is None or highest > committed:
+            # Nor has it, where another program has committed since.
+            if highest is None or highest > committed or stage.ground.is_foreign(partition):
                 continue
             refused = any(
                 each.partition == partition and each.fate is not CommitFate.DONE for each in stage.group.attempts[-50:]

@@ -152,6 +152,8 @@ FaultKind = Literal[
     "letters",  #: dead letters are not taken, for `for_s`
     "grow",  #: a topic gets `count` more partitions
     "reset",  #: everybody leaves, somebody sets an offset to the part `amount` of its log, and they come back
+    "foreign",  #: while members run another program commits an offset of a partition: one that is behind the group's by
+    #: the part `amount` of what lies before it (`count` 1), or beyond by that part of what the log still has (2)
     "compact",  #: about half of what is in a partition's log is compacted away
     "expire",  #: retention deletes the first part `amount` of a partition's log, whether or not it is handled
     "markers",  #: `count` transaction markers at the end of a partition

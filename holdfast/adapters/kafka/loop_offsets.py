@@ -97,7 +97,10 @@ class LoopOffsets:
         self._driven.settle()
         ahead = self._skipped(below) if below and by_offsets else {}
         if asynchronous:
-            self._family.ours.commits.commit(self._owners(below))
+            if below is None:  # where nothing has moved, another program, a transaction, may have committed meanwhile
+                self._family.ours.commits.commit_moved(self._owners(below))
+            else:
+                self._family.ours.commits.commit(self._owners(below))
             if ahead:
                 self._source.commit(ahead)
             if lost := sorted((below or {}).keys() - self._owned(below).keys() - ahead.keys()):

@@ -315,6 +315,28 @@ RULES = (
         instead="        self.owned = True\n",
         breaks="P1: records between the watermark and where the client stands are passed over",
     ),
+    # ---- what another program has committed
+    Broken(
+        name="a-foreign-offset-covers-one-more",
+        file="plugin/engine/partition/elsewhere.py",
+        rule="        parts = self._parts\n        self._loop.done_elsewhere(owner.partition, offset)\n",
+        instead="        parts, offset = self._parts, offset + 1\n        self._loop.done_elsewhere(owner.partition, offset)\n",
+        breaks="P1: the record at an offset that another program has committed counts as done",
+    ),
+    Broken(
+        name="a-foreign-offset-is-nobodys-word",
+        file="plugin/engine/partition/commits.py",
+        rule="if isinstance(found, Committed) and not found.ours and found.offset >= owner.ledger.watermark:",
+        instead="if False:",
+        breaks="a refresh takes the group back behind what another program has committed",
+    ),
+    Broken(
+        name="a-foreign-offset-behind-is-not-told",
+        file="plugin/engine/partition/commits.py",
+        rule="            self._tell(CommitOverwritten(partition=owner.partition, offset=found.offset, committed=committed))\n",
+        instead="",
+        breaks="P9: the group's offset is set back, and nobody hears of it",
+    ),
     # ---- the start gate and the session
     Broken(
         name="no-start-gate",

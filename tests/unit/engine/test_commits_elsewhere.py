@@ -66,6 +66,20 @@ class TestAnApp:
             bench.wait_committed(11)
         assert sorted(bench.work.values()) == sorted([*numbered("x", [0, 1, 2, 6, 7, 8, 9]), "new"])
 
+    def test_what_waits_to_ask_for_its_key_above_it_goes_on(self) -> None:
+        store = FlakyClaims()
+        with Bench(claims=store) as bench:
+            member = bench.member(settings=SETTINGS, key=lambda record: record.value.decode())
+            bench.wait_committed(0)
+            store.go_down(["claim"])
+            bench.broker.produce("orders", 0, *numbered("x", range(10)))
+            bench.wait(lambda: store.calls["claim"] > 1)
+            bench.group.set_offset(P0, 4)
+            bench.wait(lambda: member.told(AdvanceHonoured))
+            store.come_back()
+            bench.wait_committed(10)
+        assert sorted(bench.work.values()) == numbered("x", range(4, 10))
+
     def test_a_lower_one_is_told_and_ours_is_committed_anew(self) -> None:
         with Bench() as bench:
             bench.broker.produce("orders", 0, *numbered("x", range(5)))

@@ -42,6 +42,8 @@ class Elsewhere:
             for entry in parts.claiming.apart(run):
                 if entry.record.offset < offset:
                     parts.outcomes.hand_back(entry)
+                else:  # the run may have waited to ask for its keys
+                    parts.claiming.want(entry)
         ledger, had = owner.ledger, [each for each in owner.entries.values() if each.record.offset < offset]
         started = OffsetSet([each for entry in had for each in entry.offsets])
         passed = [each for span in ledger.open_below(offset) for each in started.gaps(span)]

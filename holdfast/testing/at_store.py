@@ -37,6 +37,7 @@ class _Was(NamedTuple):
     running: dict[int, tuple[str, int]]
     #: Changed by a reset.
     again: int
+    begun: bool
 
     def new(self, now: StoredPosition) -> set[int]:
         """The offsets that are done now, and were not."""
@@ -46,7 +47,7 @@ class _Was(NamedTuple):
         return {offset for offset in above if offset >= self.watermark and offset not in self.above}
 
 
-_NOTHING = _Was(None, 0, 0, OffsetSet(), {}, 0)
+_NOTHING = _Was(None, 0, 0, OffsetSet(), {}, 0, False)
 
 
 class _Noted(dict["ClaimKey", "Claimed | Finished"]):
@@ -78,7 +79,7 @@ class AtStore:
         state = self._store.state
         self._late(session, generation)
         before = {
-            name: _Was(p.owner, p.epoch, p.watermark, OffsetSet(p.above), dict(p.running), p.again)
+            name: _Was(p.owner, p.epoch, p.watermark, OffsetSet(p.above), dict(p.running), p.again, p.begun)
             for name, p in state.positions.items()
         }
         keys = state.keys = state.keys if isinstance(state.keys, _Noted) else _Noted(state.keys)
@@ -88,8 +89,9 @@ class AtStore:
             was = before.get(name, _NOTHING)
             self._owner(name, session, was, position)
             self._handed_over(name, session, was, position)
-            # Somebody may have reset the group to an offset above what is done.
-            if position.again == was.again and (new := was.new(position)):
+            # Somebody may have reset the group to an offset above what is done, or it begins there.
+            begins = self._stage.world.begins == "latest" and not was.begun
+            if position.again == was.again and not begins and (new := was.new(position)):
                 self._done(name, session, was, position, new)
         for key, had in keys.was.items():
             self._key(key, session, had, keys.get(key))

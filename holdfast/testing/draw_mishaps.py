@@ -37,6 +37,10 @@ _NOT: dict[BrokerKind, frozenset[FaultKind]] = {
 
 #: How many worlds of Kafka's have another program that commits the group's offsets.
 _FOREIGN = 0.15
+#: How many have brokers that forget the group's offsets;
+#: what loses the store's as well, or makes partitions of which it knows nothing.
+_EXPIRED = 0.12
+_UNKNOWN: frozenset[FaultKind] = frozenset({"failover", "empty", "remake", "grow"})
 #: How many worlds have logs that retention shortens.
 _EXPIRES = 0.1
 #: One in so many worlds of Kafka's has clients that leave records out.
@@ -94,6 +98,21 @@ def retention(chance: random.Random, world: World) -> World:
         return world
     more = [_mishap(chance, "expire") for _ in range(chance.choice([1, 2, 4]))]
     return replace(world, faults=tuple(sorted((*world.faults, *more), key=lambda each: each.at_s)))
+
+
+def expired(chance: random.Random, world: World) -> World:
+    """Have some worlds of Kafka's whose broker forgets the group's offsets while nobody runs. The store alone has them
+    then: so it loses nothing there, and nobody goes on without it."""
+    if world.broker != "kafka" or world.settings.store_down == "open" or chance.random() >= _EXPIRED:
+        return world
+    pick = chance.choice
+    forget = replace(_mishap(chance, "forget"), for_s=pick([0.0, 0.5, 2.0]))
+    faults = [each for each in world.faults if each.kind not in _UNKNOWN]
+    if pick([True, False]):  # nothing was there to be handled before
+        forget, later_s = replace(forget, at_s=forget.at_s / 3), pick([1.0, 2.0])
+        world = replace(world, records=tuple(replace(each, at_s=each.at_s + later_s) for each in world.records))
+    faults = sorted([*faults, forget], key=lambda each: each.at_s)
+    return replace(world, begins=pick(["earliest", "latest"]), faults=tuple(faults))
 
 
 def foreign(chance: random.Random, world: World, *, only: bool = False) -> World:

@@ -163,10 +163,29 @@ class Faults(BrokerFaults):
         self._stage.judges.removed([each for each in records if each.offset < first])
 
     def _reset(self, fault: Fault) -> None:
+        self._everybody_leaves()
+        self._reset_when_empty(fault)
+
+    def _forget(self, fault: Fault) -> None:
+        self._everybody_leaves()
+        self._forget_when_empty(fault)
+
+    def _everybody_leaves(self) -> None:
         self._resetting = True
         for member in self._stage.living:
             member.stop()
-        self._reset_when_empty(fault)
+
+    def _forget_when_empty(self, fault: Fault) -> None:
+        stage = self._stage
+        stage.broker.settle()
+        if stage.living or stage.group.members:
+            self._later(_LOOK_S, lambda: self._forget_when_empty(fault))
+            return
+        stage.judge_commits()
+        for place in stage.broker.logs:
+            stage.group.set_offset(place, None)
+        stage.say("world", "the group's offsets have expired")
+        self._later(fault.for_s, self._everybody_comes)
 
     def _reset_when_empty(self, fault: Fault) -> None:
         stage, place = self._stage, self._place(fault)
@@ -181,9 +200,12 @@ class Faults(BrokerFaults):
         stage.group.set_offset(place, offset)
         stage.judges.reset(stage.log(place), offset, back=offset < before)
         stage.left_before_reset = len(stage.members)
+        self._everybody_comes()
+
+    def _everybody_comes(self) -> None:
         self._resetting = False
-        for _ in range(stage.world.members):
-            stage.join()
+        for _ in range(self._stage.world.members):
+            self._stage.join()
 
     # ---- inside
     def _speak_after(self, fault: Fault) -> None:

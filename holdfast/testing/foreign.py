@@ -14,6 +14,8 @@ from holdfast.plugin.events import CommitOverwritten
 from holdfast.testing.brokers.watcher import Watcher
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from holdfast.plugin.events import Event
     from holdfast.records import Partition
     from holdfast.testing.book import LogName
@@ -44,13 +46,20 @@ class Foreign(Watcher):
         self._own: dict[tuple[object, Partition], int] = {}
         #: What members have told of offsets behind theirs.
         self._told: set[tuple[str, Partition, int]] = set()
+        #: Logs that were there when the world began, and in which nothing was committed yet.
+        self._untouched: set[LogName] = set()
         self._answers = _UNANSWERED.isdisjoint(each.kind for each in stage.world.faults)
+
+    def made(self, partitions: Iterable[Partition]) -> None:
+        """Partitions are there as the world begins."""
+        self._untouched.update(map(self._stage.log, partitions))
 
     def commit(self, partition: Partition, offset: int) -> None:
         """Another program commits."""
         stage = self._stage
         stage.judge_commits()
         stage.group.set_offset(partition, offset)
+        self._untouched.discard(stage.log(partition))
         stage.judges.committed_elsewhere(log := stage.log(partition), offset)
         self._stands[partition] = _Stands(log, offset, stage.now)
 
@@ -63,6 +72,9 @@ class Foreign(Watcher):
     def on_commit(self, partition: Partition, offset: int, member: object, metadata: str) -> None:  # noqa: ARG002
         """Implements `Watcher.on_commit`: a member's commit is taken."""
         stage, it = self._stage, self._stage.member_of(member)
+        if stage.world.begins == "latest" and (log := stage.log(partition)) in self._untouched:
+            self._untouched.discard(log)
+            stage.judges.begins(log, offset)
         before = self._own.get((member, partition))
         self._own[member, partition] = offset
         stands = self._stands.pop(partition, None)

@@ -37,8 +37,8 @@ class Group(Protocol):
         """The committed offset; None = nothing."""
         ...
 
-    def set_offset(self, partition: Partition, offset: int) -> None:
-        """By hand."""
+    def set_offset(self, partition: Partition, offset: int | None) -> None:
+        """By hand; None: it has expired."""
         ...
 
     def refuse(self, partition: Partition, *fates: CommitFate) -> None:
@@ -68,6 +68,10 @@ class Ground(Protocol):
 
     def lose(self, source: object) -> None:
         """The broker takes away what that member has."""
+        ...
+
+    def begins(self, partitions: Sequence[Partition]) -> None:
+        """The world begins, with these."""
         ...
 
     def commit_elsewhere(self, partition: Partition, offset: int) -> None:

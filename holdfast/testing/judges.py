@@ -255,6 +255,12 @@ class Judges:
         for record in self._book.logs.get(log, []):
             record.excused = record.excused or record.offset < offset
 
+    def begins(self, log: LogName, offset: int) -> None:
+        """The group begins there in a log, and what was sent before is not meant for it; but what it has begun with."""
+        for record in self._book.logs.get(log, []):
+            begun = record.failures or any(run.record is record for run in record.unit.runs)
+            record.excused = record.excused or (record.offset < offset and not begun)
+
     def goes_on(self, log: LogName, offset: int) -> None:
         """A partition was taken over where such an offset stood: what was done from there on is forgotten."""
         for unacked in self._unacked.values():  # what was done is no more, so the store says nothing of its end

@@ -16,6 +16,8 @@ from holdfast.testing.foreign import Foreign
 from holdfast.testing.partition_ground import PartitionGround
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import Batch
     from holdfast.testing.book import LogName
@@ -58,6 +60,10 @@ class KafkaGround(PartitionGround):
         """Implements `Ground.store`."""
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key)
         return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset)
+
+    def begins(self, partitions: Sequence[Partition]) -> None:
+        """Implements `Ground.begins`. Retry topics begin at their first record."""
+        self._foreign.made(each for each in partitions if each.topic not in self._stage.retry_topics)
 
     def commit_elsewhere(self, partition: Partition, offset: int) -> None:
         """Implements `Ground.commit_elsewhere`."""
@@ -103,6 +109,7 @@ class _KafkaClient(MemoryPartitionedSource):
             static_id=static_id,
         )
         self._stage = stage
+        self.begins = stage.world.begins
         if stage.world.slips is not None:
             self.slips = Slips(stage.world.slips, random.Random(f"{stage.world.seed} {process.name}"))
         self._some = any(each.unreadable for each in stage.world.records)

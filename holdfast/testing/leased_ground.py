@@ -42,7 +42,7 @@ class LeasedGround:
 
     #: There are no positions, and nothing moves between members; a topic has no leaders that a client knows of.
     without: frozenset[FaultKind] = frozenset(
-        {"grow", "markers", "compact", "reset", "remake", "leaderless", "foreign"}
+        {"grow", "markers", "compact", "reset", "remake", "leaderless", "foreign", "forget"}
     )
 
     def __init__(self, stage: Stage) -> None:
@@ -62,6 +62,9 @@ class LeasedGround:
         """The leases of what a member has end at once."""
         if isinstance(source, _Source):
             self._proxy.end_leases(source.name)
+
+    def begins(self, partitions: Sequence[Partition]) -> None:
+        """Implements `Ground.begins`."""
 
     def commit_elsewhere(self, partition: Partition, offset: int) -> None:
         """Implements `Ground.commit_elsewhere`: there is nothing to commit."""
@@ -135,7 +138,7 @@ class _Group:
         """There is none."""
         return None
 
-    def set_offset(self, partition: Partition, offset: int) -> None:
+    def set_offset(self, partition: Partition, offset: int | None) -> None:
         """There is none."""
 
     def refuse(self, partition: Partition, *fates: CommitFate) -> None:  # noqa: ARG002 - as of Group

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from holdfast.testing.book import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.plugin.events import Event
     from holdfast.records import Fence, Partition
     from holdfast.testing.book import LogName, Placed
@@ -39,6 +41,9 @@ class PartitionGround(ABC):
         logs = [log for log in book.logs if log.partition == partition]  # of a topic that was made again, several
         found = [each for log in reversed(logs) if (each := book.at(log, offset)) is not None]
         return next((each for each in found if each.runs), found[0]).number
+
+    def begins(self, partitions: Sequence[Partition]) -> None:  # noqa: B027
+        """Implements `Ground.begins`."""
 
     def commit_elsewhere(self, partition: Partition, offset: int) -> None:  # noqa: B027 - where it is not drawn, nothing
         """Implements `Ground.commit_elsewhere`."""

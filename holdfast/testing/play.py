@@ -105,6 +105,7 @@ class Play(Stage):
         world, scheduler = self.world, self.scheduler
         for _ in range(world.members):
             self.join()
+        self.ground.begins(list(self.broker.logs))
         for record in world.records:
             scheduler.at(self.began_at + record.at_s, lambda record=record: self._produce(record))  # type: ignore[misc]
         for fault in world.faults:

@@ -27,7 +27,7 @@ class PushedGround(RocketGround):
     """A message's name is what it is claimed by where it has no business key; who reads a queue leases it too."""
 
     without: frozenset[FaultKind] = frozenset(
-        {"markers", "compact", "reset", "leaderless", "cut", "late", "twice", "foreign"}
+        {"markers", "compact", "reset", "leaderless", "cut", "late", "twice", "foreign", "forget"}
     )
 
     def __init__(self, stage: Stage) -> None:

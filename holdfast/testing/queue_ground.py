@@ -48,7 +48,9 @@ class QueueGround(RocketGround):
     """A group that is kept beside the claims."""
 
     #: What is nobody's by the broker cannot be taken away by it.
-    without: frozenset[FaultKind] = frozenset({"lose", "remake", "leaderless", "resend", "cut", "twice", "foreign"})
+    without: frozenset[FaultKind] = frozenset(
+        {"lose", "remake", "leaderless", "resend", "cut", "twice", "foreign", "forget"}
+    )
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)

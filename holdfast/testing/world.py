@@ -154,6 +154,7 @@ FaultKind = Literal[
     "reset",  #: everybody leaves, somebody sets an offset to the part `amount` of its log, and they come back
     "foreign",  #: while members run another program commits an offset of a partition: one that is behind the group's by
     #: the part `amount` of what lies before it (`count` 1), or beyond by that part of what the log still has (2)
+    "forget",  #: everybody leaves, the broker forgets the group's offsets, and they come back after `for_s`
     "compact",  #: about half of what is in a partition's log is compacted away
     "expire",  #: retention deletes the first part `amount` of a partition's log, whether or not it is handled
     "markers",  #: `count` transaction markers at the end of a partition
@@ -205,6 +206,8 @@ class World:
     message_lease_s: float = 2.0
     #: Of "kafka".
     protocol: Protocol = "cooperative"
+    #: Of "kafka": where the group begins in a partition in which it has no offset, and had none.
+    begins: Literal["earliest", "latest"] = "earliest"
     #: Members have names that outlive a restart.
     static: bool = False
     #: Their clients leave records out; None: they do not.

@@ -142,6 +142,8 @@ class MemoryPartitionedSource(Questions):
         """Look for the topics, and begin to join. Raises UnknownTopic, SourceUnavailable."""
         self._listener, self._owners = listener, owners
         missing = self._ask("open", deadline, lambda: [each for each in topics if not self._exists(each)])
+        with self.broker.changed:
+            self._look(topics)
         if missing:
             raise UnknownTopic(f"{missing}: create them, or subscribe to others")
         now = self.broker.settle()

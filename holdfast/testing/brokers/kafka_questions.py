@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import Committed
@@ -28,6 +28,8 @@ class Questions:
 
     #: Whether its commits carry holdfast's mark.
     marked = True
+    #: As auto.offset.reset.
+    begins: Literal["earliest", "latest"] = "earliest"
 
     def __init__(self, broker: KafkaTopics, client: GroupClient, of_group: MemoryGroup, runtime: Runtime) -> None:
         self.broker, self.client, self.of_group = broker, client, of_group
@@ -37,6 +39,9 @@ class Questions:
         #: The topic's id of each partition whose name was asked for: commits say it.
         self._named: dict[Partition, int] = {}
         self._ends_asked_at: float | None = None
+        #: Of these "latest" is meant, as long as their topic has that id; and topics of which it never is.
+        self._never_read: dict[Partition, int] = {}
+        self._whole: frozenset[str] = frozenset()
 
     @property
     def line(self) -> Line:
@@ -90,7 +95,15 @@ class Questions:
         return Committed(found.offset, found.ours, marked=self.marked, store=found.store if found.ours else "")
 
     def reads_all_of(self, topics: Collection[str]) -> None:
-        """Nothing to do: every topic begins at its first record here."""
+        """These begin at their first record."""
+        self._whole = frozenset(topics)
+
+    def _look(self, topics: Collection[str]) -> None:
+        """Before it joins: "latest" is meant for what is there, of topics of which the group has nothing."""
+        has = {partition.topic for partition in self.of_group.committed}
+        for topic in topics if self.begins == "latest" else ():
+            if topic not in has | self._whole and self.broker.has(topic):
+                self._never_read.update(dict.fromkeys(self.broker.of(topic), self.broker.id_of(topic)))
 
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline
@@ -103,7 +116,10 @@ class Questions:
         )
 
     def _first(self, partition: Partition) -> int | SourceError:
-        return self.broker.logs[partition].start if self._led(partition) else _no_leader(partition)
+        if not self._led(partition):
+            return _no_leader(partition)
+        log = self.broker.logs[partition]
+        return log.end if self._never_read.get(partition) == self.broker.id_of(partition.topic) else log.start
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         """The logs' ends, now; asked of the partitions' leaders. Raises SourceError: one has none."""

@@ -41,9 +41,10 @@ class RocketGroup(Watcher):
         with self.broker.changed:
             return self.broker.offsets.get((self.name, partition))
 
-    def set_offset(self, partition: Partition, offset: int) -> None:
-        """By hand, while the group is empty or not: the next pull is told of it."""
-        self.broker.reset(self.name, partition, offset)
+    def set_offset(self, partition: Partition, offset: int | None) -> None:
+        """By hand, while the group is empty or not: the next pull is told of it. Such a broker forgets none."""
+        if offset is not None:
+            self.broker.reset(self.name, partition, offset)
 
     def refuse(self, partition: Partition, *fates: CommitFate) -> None:
         """Such a broker refuses nothing: so many of the next commits of that queue arrive once more instead, when

@@ -337,6 +337,20 @@ RULES = (
         instead="",
         breaks="P9: the group's offset is set back, and nobody hears of it",
     ),
+    Broken(
+        name="expired-offsets-are-a-new-groups",
+        file="plugin/engine/partition/takeover.py",
+        rule="    return owner.cut is None and owner.acquired is not None and is_new(owner.acquired)\n",
+        instead="    return owner.cut is None\n",
+        breaks="P1, P2: a group whose offsets the broker has forgotten begins anew",
+    ),
+    Broken(
+        name="owned-at-0-is-never-seen",
+        file="plugin/engine/partition/group_position.py",
+        rule="    return not (known.begun or",
+        instead="    return not (known.watermark or",
+        breaks='P1: with "latest" a group that stood at 0 skips what came while its offsets were forgotten',
+    ),
     # ---- the start gate and the session
     Broken(
         name="no-start-gate",

@@ -47,12 +47,14 @@ documentation says more, a traceback ends with its name (`docs`), and so does th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.printable import without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from typing import Self
 
 
 #: Where the pages are, in the repository and in the sdist. Once the site has an address, that: a test asks for it.
@@ -349,12 +351,31 @@ class BatchFailed(HandlerError):
 
     def __init__(self, failures: Mapping[int, Exception], *, items: int | None = None) -> None:
         super().__init__(f"{len(failures)} records of the batch failed")
-        self.failures, self.items = dict(failures), items
+        given: Iterable[tuple[Any, Exception]] = failures.items()  # numpy's whole numbers are as good
+        self.failures: dict[int, Exception] = {int(at) if isinstance(at, Integral) else at: each for at, each in given}
+        self.items = items
 
     def fits(self, items: int) -> bool:
         """Return whether the positions can be those of a list of that length."""
         known = bool(self.failures) and self.failures.keys() <= set(range(items))
         return known and self.items in (None, items)
+
+    def fails_all(self, items: int) -> Self:
+        """Say that it has failed all of a list of that length, where its positions do not fit, and why."""
+        wrong = [f"{at!r:.40}" for at in self.failures if at not in range(items)]
+        if self.items not in (None, items):
+            why = f"its positions are of another list, of {self.items}"
+        elif wrong:
+            more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+            why = f"it names {', '.join(wrong[:3])}{more}, and no such positions are there"
+        else:
+            why = "it names no position"
+        said = (
+            f"all {items} of a batch count as failed, since BatchFailed does not tell them apart: {why}; give whole "
+            f"numbers from 0 to {items - 1}, places in the list that the function was given"
+        )
+        self.args = (said,)
+        return self
 
 
 class HandlerFailed(HandlerError):

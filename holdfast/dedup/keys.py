@@ -25,7 +25,7 @@ from functools import cached_property
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from holdfast.dedup.not_run import check_returns
+from holdfast.dedup.not_run import check_returns, name_of_call
 from holdfast.errors import KeyMissing, NotJson, SettingError
 from holdfast.records import Record, json_of, place_of
 
@@ -183,7 +183,7 @@ def resolve_key(spec: KeySpec) -> Callable[[Record], str]:
             )
         take: KeyFunction = Field(spec)
     elif callable(spec):
-        check_returns("key", spec, getattr(spec, "__qualname__", repr(spec)))
+        check_returns("key", spec, name_of_call(spec))
         take = spec
     else:
         raise SettingError(

@@ -23,6 +23,13 @@ def routine(function: Any) -> Any:  # noqa: ANN401 - anything that can be called
     return function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004
 
 
+def name_of_call(function: Any) -> str:  # noqa: ANN401 - as above
+    """Name a function for errors and logs: nothing of what a partial or an object holds, which may be a secret."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
 def is_coroutine(function: Any) -> bool:  # noqa: ANN401 - as above
     """Whether calling it makes a coroutine."""
     return inspect.iscoroutinefunction(routine(function))

@@ -6,10 +6,11 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.dedup.not_run import check_runs, is_coroutine, makes_generator, not_run
+from holdfast.dedup.not_run import check_runs, is_coroutine, makes_generator, name_of_call, not_run
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.engine.resources import Resource, Resources
 from holdfast.plugin.handling.handler_call import HandlerCall, current_call
+from holdfast.plugin.handling.parameters import annotation_of, names_of, without_none
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -64,7 +65,7 @@ class Injection:
             return call
         asked = [each for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY]
         names = [each.name for each in asked if each.name in self._names]
-        calls = [each.name for each in asked if each.name not in names and _is_call(each.annotation)]
+        calls = [each.name for each in asked if each.name not in names and _is_call(each, call)]
         if not (names or calls):
             return call
         values, self.gives_calls = self._values, self.gives_calls or bool(calls)
@@ -93,7 +94,7 @@ class Injection:
         _takes_nothing(what, function)
         if makes_generator(function):
             raise SettingError(what, function, "it has a yield: register it by @app.resource")
-        is_async, own = is_coroutine(function), getattr(function, "__qualname__", repr(function))
+        is_async, own = is_coroutine(function), name_of_call(function)
         check_runs(what, function, own)
 
         def plain() -> Iterator[None]:
@@ -114,9 +115,13 @@ class Injection:
         self._resources.append(Resource(name, in_loop if is_async else plain, is_async))
 
 
-def _is_call(annotation: object) -> bool:
-    """Whether a parameter is annotated `HandlerCall`; as text, where annotations are not evaluated."""
-    return annotation is HandlerCall or (isinstance(annotation, str) and annotation.split(".")[-1] == "HandlerCall")
+def _is_call(parameter: inspect.Parameter, function: object) -> bool:
+    """Whether a parameter is annotated `HandlerCall`, or that and None; as text, where only type checkers know it."""
+    said = parameter.annotation
+    if isinstance(said, str) and said.split(".")[-1] == "HandlerCall":
+        return True
+    names = {"HandlerCall": HandlerCall, **names_of(function)}
+    return without_none(annotation_of(parameter, names))[0] is HandlerCall
 
 
 def _check_ran(what: str, name: str, returned: object) -> None:
@@ -132,7 +137,7 @@ def _takes_nothing(what: str, function: Callable[..., Any]) -> None:
     try:
         inspect.signature(function).bind()
     except TypeError:
-        name = getattr(function, "__qualname__", repr(function))
+        name = name_of_call(function)
         raise SettingError(what, name, "it is called without arguments: give its parameters defaults") from None
     except ValueError:  # some functions in C do not tell their parameters
         pass

@@ -11,6 +11,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.plugin.engine.record.coroutines import Home
+from holdfast.plugin.retrying.failures import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -167,4 +168,4 @@ class Beside:
         except Exception as failure:
             if error is None or not own or isinstance(error, asyncio.CancelledError):
                 raise
-            error.add_note(f"the app had failed too: {failure!r}")
+            error.add_note(f"the app had failed too: {words_of(failure, repr)}")

@@ -201,6 +201,34 @@ def test_a_failing_record_goes_to_the_dead_letters(stage: ScriptedWorld) -> None
         stage.assert_dead_lettered(4, by="id")
 
 
+class Unprintable(Exception):
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+    __str__ = __repr__
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), BaseExceptionGroup("several", [KeyboardInterrupt()]), GeneratorExit(), Unprintable()],
+    ids=type,
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_whatever_a_handler_raises_the_world_sees_its_end(
+    stage: ScriptedWorld, error: BaseException, *, is_async: bool
+) -> None:
+    def plain(record: Record) -> None:
+        raise error
+
+    async def coroutine(record: Record) -> None:
+        raise error
+
+    stage.member(app_of(coroutine if is_async else plain, dead_letter="orders.dlq", retry=Retry(attempts=1)))
+    send(stage, 1)
+    stage.settle()
+    stage.assert_dead_lettered(0, by="id")
+
+
 @pytest.mark.parametrize("batch", [None, BatchOf(records=4)])
 def test_coroutines_wait_in_virtual_time(stage: ScriptedWorld, batch: BatchOf | None) -> None:
     done = stage.effects("done")

@@ -6,12 +6,13 @@ import asyncio
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 
 from holdfast import BatchOf, Holdfast, Record, header, make_record
-from holdfast.errors import SettingError
+from holdfast.errors import RecordUnreadable, SettingError
+from holdfast.plugin.handling.values import Reading
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 
@@ -153,6 +154,9 @@ def test_coroutines_get_the_same() -> None:
         (dict[str, Any], "dict"),
         (bytes.hex, "Anything"),
         (int, float | int),
+        (Order, Annotated[Order, "of the shop"]),
+        (Annotated[Order, "of the shop"], Order),
+        (Annotated[Order, "of the shop"], "Annotated[Order, 'of the shop'] | None"),
     ],
 )
 def test_an_annotation_may_be_wider(value: Any, annotation: Any) -> None:
@@ -220,6 +224,26 @@ def test_a_parameter_that_is_neither_is_told_with_its_remedy(call: Any, told: st
 def test_of_a_batch_it_is_a_list(call: Any) -> None:
     with pytest.raises(SettingError, match=r"gets a list, .* annotate it `values: list\[Order\]`"):
         registered(call, batch=BatchOf())
+
+
+def test_nothing_of_what_a_function_holds_is_in_an_error() -> None:
+    def decrypt(data: bytes, key: str) -> bytes:
+        raise ValueError
+
+    class Cipher:
+        """With the repr of a dataclass."""
+
+        def __call__(self, data: bytes) -> bytes:
+            raise ValueError
+
+        def __repr__(self) -> str:
+            return "Cipher(key='hunter2')"
+
+    for spec, name in ((functools.partial(decrypt, key="hunter2"), "decrypt"), (Cipher(), "Cipher")):
+        reading = Reading(spec, tombstones=False)
+        with pytest.raises(RecordUnreadable, match=f"cannot be decoded by .*{name}: ValueError") as told:
+            reading.read(make_record(b"x"))
+        assert "hunter2" not in str(told.value)
 
 
 def test_what_decodes_nothing_is_told() -> None:

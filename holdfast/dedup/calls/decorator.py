@@ -9,7 +9,7 @@ from holdfast.dedup.calls.codec import codec_of
 from holdfast.dedup.calls.guard import Guard
 from holdfast.dedup.calls.results import CallPolicy
 from holdfast.dedup.claims import check_store
-from holdfast.dedup.not_run import is_coroutine, makes_generator
+from holdfast.dedup.not_run import is_coroutine, makes_generator, name_of_call
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -223,6 +223,6 @@ def _check(function: object) -> None:
     if makes_generator(function):
         raise SettingError(
             "function",
-            getattr(function, "__qualname__", function),
+            name_of_call(function),
             "a generator has not run when its call returns: let it return a list, or decorate what works on an item",
         )

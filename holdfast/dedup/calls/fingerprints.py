@@ -22,7 +22,7 @@ from uuid import UUID
 from holdfast.dedup.calls.paths import ArgumentPath, follow, path_of, several
 from holdfast.dedup.calls.results import TOO_LARGE
 from holdfast.dedup.keys import ABSENT
-from holdfast.dedup.not_run import check_returns
+from holdfast.dedup.not_run import check_returns, name_of_call
 from holdfast.errors import KeyReused, SettingError
 from holdfast.records import Record
 
@@ -137,7 +137,7 @@ class ItemFingerprint:
 def _checked(spec: object) -> Callable[..., object]:
     if not callable(spec):
         raise SettingError("fingerprint", spec, _REMEDY)
-    check_returns("fingerprint", spec, getattr(spec, "__qualname__", repr(spec)))
+    check_returns("fingerprint", spec, name_of_call(spec))
     return spec
 
 

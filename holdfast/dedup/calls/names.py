@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.dedup.calls.functions import Owner
 from holdfast.dedup.calls.paths import ArgumentPath, follow, path_of, several
 from holdfast.dedup.keys import ABSENT, NO_KEY_REMEDY, key_text, no_key
-from holdfast.dedup.not_run import check_returns
+from holdfast.dedup.not_run import check_returns, name_of_call
 from holdfast.errors import KeyMissing, SettingError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class ArgumentKey:
             self._paths = [ArgumentPath("key", signature, each) for each in several("key", spec)]
             self._owner = Owner.of(name, signature, [each.names[0] for each in self._paths])
         elif callable(spec):
-            check_returns("key", spec, getattr(spec, "__qualname__", repr(spec)))
+            check_returns("key", spec, name_of_call(spec))
             self._function = spec
         else:
             raise SettingError("key", spec, "give a parameter's name, a path into it ('order.id'), or a function")
@@ -87,7 +87,7 @@ class ItemKey:
             paths = [path_of("key", each) for each in several("key", spec)]
             self._take = lambda item: _joined([_text(name, follow(item, each), each) for each in paths])
         elif callable(spec):
-            check_returns("key", spec, getattr(spec, "__qualname__", repr(spec)))
+            check_returns("key", spec, name_of_call(spec))
             self._take = lambda item: _text(name, spec(item))
         else:
             raise SettingError("key", spec, "give a field's name, a path ('order.id'), or a function of the item")

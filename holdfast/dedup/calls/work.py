@@ -209,8 +209,10 @@ class Work:
         error = ended.error
         if error is None:
             return {}
-        if self._batch and isinstance(error, BatchFailed) and error.fits(len(keys)):
-            return {keys[position]: each for position, each in error.failures.items()}
+        if self._batch and isinstance(error, BatchFailed):
+            if error.fits(len(keys)):
+                return {keys[position]: each for position, each in error.failures.items()}
+            error = error.fails_all(len(keys))
         return dict.fromkeys(keys, error)
 
     def _of_items(self, keys: list[str], error: Exception) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from holdfast.errors import StateError
+from holdfast.plugin.retrying.failures import words_of
 
 _log = logging.getLogger("holdfast")
 
@@ -36,9 +37,11 @@ class Stopping:
         """Stop in good order, and let `run()` raise this. What is no Exception it raises by itself: then this tells who
         looks on why the app has ended."""
         if self.error is None:
-            self.error = error if isinstance(error, Exception) else StateError(f"the application raised {error!r}")
+            self.error = (
+                error if isinstance(error, Exception) else StateError(f"the application raised {words_of(error, repr)}")
+            )
             if isinstance(error, (Exception, SystemExit)):  # the end of a simulated process is neither
-                _log.error("stopping: %s", self.error)
+                _log.error("stopping: %s", words_of(self.error))
 
     @property
     def begun(self) -> bool:

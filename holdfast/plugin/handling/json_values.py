@@ -28,6 +28,7 @@ from typing import (
     is_typeddict,
 )
 
+from holdfast.dedup.not_run import name_of_call
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -66,10 +67,12 @@ class Json:
 
 
 def name_of(kind: object) -> str:
-    """A type's name as people write it; of anything else its repr."""
+    """A type's name as people write it, or a function's; of anything else its repr."""
     if isinstance(kind, type) and get_origin(kind) is None:
         return kind.__name__
-    return _MODULE.sub("", repr(kind)) if get_origin(kind) is not None else repr(kind)
+    if get_origin(kind) is not None:
+        return _MODULE.sub("", repr(kind))
+    return name_of_call(kind) if callable(kind) else repr(kind)
 
 
 def _decoder(kind: Any) -> Callable[[Record], Any]:  # noqa: ANN401 - as above

@@ -11,7 +11,19 @@ import collections.abc
 import inspect
 import types
 import typing
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from holdfast.dedup.not_run import is_coroutine, routine
 from holdfast.errors import SettingError
@@ -20,7 +32,7 @@ from holdfast.plugin.handling.values import Reading, value_of
 from holdfast.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -128,7 +140,7 @@ class _Asked:
         except (TypeError, ValueError):  # some functions in C do not tell theirs
             self.plan = [(None, "value")]
             return
-        self._names = _names_of(function, wanted)
+        self._names = names_of(function, wanted)
         self._find(list(self._signature.parameters.values()))
 
     def _find(self, parameters: Sequence[inspect.Parameter]) -> None:
@@ -163,11 +175,11 @@ class _Asked:
     def _role(self, parameter: inspect.Parameter) -> Role | None:
         """Find what it asks for; None: it does not say. With a default it asks by its name alone, or for the record."""
         by_name = _ROLES.get(parameter.name)
-        item, optional = _without_none(self._annotation(parameter))
+        item, optional = without_none(annotation_of(parameter, self._names))
         if _says_nothing(item):
             return by_name
         is_list = get_origin(item) in _MANY or item in _MANY
-        inner, inner_optional = _without_none((*get_args(item), Any)[0])
+        inner, inner_optional = without_none((*get_args(item), Any)[0])
         if self._batch and is_list:
             item, optional = inner, inner_optional
         if optional:
@@ -187,16 +199,6 @@ class _Asked:
             self._refuse(parameter, f"{what}: annotate it `{self._example}`, or say value={name_of(item)}")
         return "value"
 
-    def _annotation(self, parameter: inspect.Parameter) -> object | None:
-        """None: it has none, or one that cannot be looked up here."""
-        if parameter.annotation is parameter.empty:
-            return None
-        holder = types.SimpleNamespace(__annotations__={"it": parameter.annotation})
-        try:
-            return typing.get_type_hints(holder, self._names)["it"]  # type: ignore[no-any-return]
-        except Exception:  # noqa: BLE001 - text of the user's, for type checkers
-            return None
-
     @property
     def _example(self) -> str:
         kind = name_of(self._wanted)
@@ -210,8 +212,22 @@ class _Asked:
         raise SettingError("handler", self._said, f"its parameter {parameter.name!r} {what}")
 
 
+def annotation_of(parameter: inspect.Parameter, names: Mapping[str, Any]) -> object | None:
+    """Look a parameter's annotation up, by the names that it may use, and without what `Annotated` adds. None: it has
+    none, or one that cannot be looked up here."""
+    if parameter.annotation is parameter.empty:
+        return None
+    holder = types.SimpleNamespace(__annotations__={"it": parameter.annotation})
+    try:
+        return typing.get_type_hints(holder, dict(names))["it"]  # type: ignore[no-any-return]
+    except Exception:  # noqa: BLE001 - text of the user's, for type checkers
+        return None
+
+
 def fits(made: object, annotation: object) -> bool:
     """Whether what is made of that type may be annotated so. True where nobody can tell."""
+    if get_origin(made) is Annotated:
+        made = get_args(made)[0]
     if made is Any or made == annotation or _says_nothing(annotation):
         return True
     if get_origin(made) in (Union, types.UnionType):
@@ -236,16 +252,16 @@ def _says_nothing(annotation: object) -> bool:
     return annotation is None or annotation is Any or annotation is object or isinstance(annotation, TypeVar)
 
 
-def _without_none(annotation: object) -> tuple[object, bool]:
-    """An annotation without `| None`, and whether that was there."""
+def without_none(annotation: object) -> tuple[object, bool]:
+    """Take `| None` off an annotation, and tell whether that was there."""
     if get_origin(annotation) not in (Union, types.UnionType):
         return annotation, False
     inner = tuple(each for each in get_args(annotation) if each is not type(None))
     return (Union[inner] if inner else None), len(inner) < len(get_args(annotation))  # noqa: UP007 - of a tuple
 
 
-def _names_of(function: Any, wanted: object) -> dict[str, Any]:  # noqa: ANN401 - as above
-    """Names that the function's annotations may use: its module's names before ours."""
+def names_of(function: Any, wanted: object = None) -> dict[str, Any]:  # noqa: ANN401 - as above
+    """Find the names that the function's annotations may use: its module's names before ours."""
     function = routine(inspect.unwrap(routine(function)))
     own = {wanted.__name__: wanted} if isinstance(wanted, type) else {}
     return {**_USUAL, **own, **getattr(getattr(function, "__func__", function), "__globals__", {})}

@@ -8,8 +8,11 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from greenlet import GreenletExit
+
 from holdfast.dedup.none import NoClaims
 from holdfast.plugin.app import Holdfast
+from holdfast.plugin.retrying.failures import words_of
 from holdfast.records import Partition
 from holdfast.testing.scripted.book import place
 from holdfast.testing.scripted.cluster import ScriptedSource
@@ -197,7 +200,7 @@ class Member:
         except Exception as error:  # noqa: BLE001 - told by `error`
             self.error = error
         if app is self.app:
-            self._say("has left" if self.error is None else f"has ended with {self.error!r}")
+            self._say("has left" if self.error is None else f"has ended with {words_of(self.error, repr)}")
             self._world.scheduler.at(self._world.scheduler.now, lambda: self._ended(app))
 
     def _ended(self, app: Holdfast) -> None:
@@ -266,11 +269,13 @@ class Member:
         token = CALL.set(call)
         try:
             yield
-        except Exception as error:
-            self._end(call, f"raised {error!r}")
-            raise
         except asyncio.CancelledError:
             self._end(call, "was cancelled")
+            raise
+        except GreenletExit:  # its process is gone
+            raise
+        except BaseException as error:
+            self._end(call, f"raised {words_of(error, repr)}")
             raise
         else:
             self._end(call, "done")

@@ -8,6 +8,7 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Literal, get_args
 
+from holdfast.plugin.retrying.failures import words_of
 from holdfast.plugin.retrying.retry_topics import steps_of
 from holdfast.records import Partition, Record
 from holdfast.testing.brokers.kafka_group import Rebalancing
@@ -296,7 +297,7 @@ class ScriptedWorld(Promises):
         if self.scheduler.errors:
             crash = self.scheduler.errors.pop(0)
             raise self.told.failure(
-                f"a thread of {crash.process} ({crash.task}) raised {crash.error!r}"
+                f"a thread of {crash.process} ({crash.task}) raised {words_of(crash.error, repr)}"
             ) from crash.error
         return reached
 
@@ -313,7 +314,9 @@ class ScriptedWorld(Promises):
 
     def _left(self) -> list[str]:
         """The work that is left."""
-        left = [f"{member.name} has ended with {member.error!r}" for member in self.members if member.error]
+        left = [
+            f"{member.name} has ended with {words_of(member.error, repr)}" for member in self.members if member.error
+        ]
         left += [
             f"{each.name} has not joined yet" for each in self.members if each.alive and not each.source.has_opened
         ]
@@ -330,4 +333,4 @@ class ScriptedWorld(Promises):
             self.book.sent_on.add(place(letter.record))
         else:
             self.book.letters.append(letter)
-        self.say(member, f"sends {place(letter.record)} to {letter.topic}: {letter.reason!r}")
+        self.say(member, f"sends {place(letter.record)} to {letter.topic}: {words_of(letter.reason, repr)}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from holdfast import BatchFailed, BatchOf, MemoryClaims, Retry, Settings, Unretriable, idempotent
+from holdfast import BatchFailed, BatchOf, KeyBusy, MemoryClaims, Retry, Settings, Skipped, Unretriable, idempotent
 from holdfast.errors import HandlerFailed
 from holdfast.plugin.events import RecordFailed
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
@@ -208,15 +210,63 @@ class TestFailures:
         assert handler.got == [["a", "b", "c"]]
         assert letters.values() == ["b"]
 
-    @pytest.mark.parametrize("failures", [{3: ValueError("beyond the end")}, {-1: ValueError("from behind")}, {}])
-    def test_a_failure_that_names_no_record_of_the_batch_fails_all_of_it(self, failures: dict[int, Exception]) -> None:
+    @pytest.mark.parametrize(
+        ("failures", "told"),
+        [
+            ({3: ValueError("beyond the end")}, "it names 3, and no such positions are there; give .* from 0 to 2"),
+            ({-1: ValueError("from behind")}, "it names -1"),
+            ({"0": ValueError("as JSON has it")}, "it names '0'"),
+            ({0.5: ValueError("a"), np.float64(1.5): ValueError("b")}, r"it names 0.5, .*1.5"),
+            ({}, "it names no position"),
+        ],
+    )
+    def test_a_failure_that_names_no_record_of_the_batch_fails_all_of_it(
+        self, failures: dict[int, Exception], told: str
+    ) -> None:
         """Counted from 1, or empty by mistake: to take such records for done would lose them."""
         with Bench() as bench:
             handler = Batches(bench.changed, BatchFailed(failures))
             bench.broker.produce("orders", 0, "a", "b", "c")
-            bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=3, wait_s=60.0))
+            member = bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=3, wait_s=60.0))
             bench.wait_committed(3)
         assert handler.got == [["a", "b", "c"], ["a", "b", "c"]]
+        assert re.search(told, member.told(RecordFailed)[0].error)
+
+    def test_positions_may_be_numpys_whole_numbers(self) -> None:
+        positions: Any = {np.int64(1): ValueError("b"), np.uint8(0): ValueError("a")}
+        failure = BatchFailed(positions)
+        assert failure.fits(2)
+        assert [type(at) for at in failure.failures] == [int, int]
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    @pytest.mark.parametrize("batch", [None, BatchOf(records=2, wait_s=0.05)])
+    def test_what_another_call_is_still_busy_with_is_not_handled(
+        self, batch: BatchOf | None, *, is_async: bool
+    ) -> None:
+        """That one may fail yet."""
+        seen: list[str] = []
+
+        def answer(records: Sequence[Record]) -> list[object]:
+            new = [record.text() not in seen for record in records]
+            seen.extend(record.text() for record in records)
+            return [
+                Skipped.BUSY if first and text == "b" else None
+                for first, text in zip(new, seen[-len(new) :], strict=True)
+            ]
+
+        def plain(given: Any) -> object:
+            return answer([given])[0] if batch is None else answer(given)
+
+        async def coroutine(given: Any) -> object:
+            return plain(given)
+
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, "a", "b")
+            member = bench.member(settings=SETTINGS, handler=coroutine if is_async else plain, batch=batch)
+            bench.wait_committed(2)
+            assert seen == ["a", "b", "b"]
+            [told] = member.told(RecordFailed)
+            assert (told.offset, told.error.partition(":")[0]) == (1, KeyBusy.__name__)
 
     def test_the_error_of_an_inner_call_for_some_of_the_records_fails_all_of_the_batch(self) -> None:
         """Its positions are those of a shorter list."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import pytest
 
-from holdfast import BatchOf, HandlerCall, Settings
+import holdfast
+from holdfast import BatchOf, HandlerCall, Retry, Settings
 from holdfast.errors import SettingError
 from tests.harness.engine import QUICK, Bench, numbered
 
@@ -68,6 +69,48 @@ def test_each_gets_its_own(kind: Callable[..., Any], workers: int, value: Any) -
     )
     assert all(call.record.offset == offset for offset, call in seen)
     assert {(call.handler, call.group) for _, call in seen} == {("handle", "g")}
+
+
+def either(record: Record, *, call: HandlerCall | None) -> None:
+    assert call is not None
+    assert call.record is record
+
+
+def by_default(record: Record, *, call: Optional[HandlerCall] = None) -> None:  # noqa: UP045 - as it is written
+    either(record, call=call)
+
+
+def annotated(record: Record, *, call: Annotated[HandlerCall, "mine"]) -> None:
+    either(record, call=call)
+
+
+def of_a_module(record: Record, *, call: holdfast.HandlerCall | None = None) -> None:
+    either(record, call=call)
+
+
+def for_type_checkers(record: Record, *, call: Unknown.HandlerCall) -> None:  # type: ignore[name-defined]  # noqa: F821
+    either(record, call=call)
+
+
+async def in_loop(record: Record, *, call: Annotated[HandlerCall | None, "mine"] = None) -> None:
+    either(record, call=call)
+
+
+def not_as_text(record: Record, *, call) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    either(record, call=call)
+
+
+not_as_text.__annotations__["call"] = HandlerCall | None
+
+
+@pytest.mark.parametrize(
+    "handler", [either, by_default, annotated, of_a_module, for_type_checkers, in_loop, not_as_text]
+)
+def test_however_it_is_annotated(handler: Callable[..., Any]) -> None:
+    with Bench() as bench:
+        bench.broker.produce("orders", 0, "r0")
+        bench.member(handler=handler, retry=Retry(attempts=1))
+        bench.wait_committed(1)
 
 
 def test_a_batch_gets_one_and_middlewares_have_the_same() -> None:

@@ -10,7 +10,7 @@ from holdfast.adapters.spark.values import BatchWrite, Safe
 from holdfast.adapters.spark.writers.delta import DeltaMergeWriter, DeltaReplaceWriter, delta_merge, delta_replace
 from holdfast.adapters.spark.writers.partition import PartitionWriter, partition
 from holdfast.adapters.spark.writers.postgres import PostgresWriter, postgres
-from holdfast.dedup.not_run import check_returns, not_run
+from holdfast.dedup.not_run import check_returns, name_of_call, not_run
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class FunctionWriter:
 
 
 def _name(function: WriteFunction) -> str:
-    return getattr(function, "__qualname__", repr(function))
+    return name_of_call(function)
 
 
 def writer_of(write: Writer | WriteFunction, safe: Safe | None) -> Writer:

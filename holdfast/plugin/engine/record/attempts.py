@@ -348,7 +348,7 @@ def _failures(error: Exception | None, given: Sequence[int]) -> dict[int, Except
         return {}
     if isinstance(error, BatchFailed) and error.fits(len(given)):
         return {given[at]: _as_exception(failure) for at, failure in error.failures.items()}
-    return dict.fromkeys(given, error)
+    return dict.fromkeys(given, error.fails_all(len(given)) if isinstance(error, BatchFailed) else error)
 
 
 def _inner_cancelled(error: BaseException) -> Exception:
@@ -364,7 +364,7 @@ def _as_exception(error: object) -> Exception:
     if isinstance(error, Exception):
         return error
     if not isinstance(error, BaseException):
-        return TypeError(f"BatchFailed has {error!r} for this record: give it an exception")
+        return TypeError(f"BatchFailed has a {type(error).__name__} for this record: give it an exception")
     failure = Unretriable(
         f"the handler raised {words_of(error, repr)}, which is no Exception; the record is not tried again"
     )

@@ -9,9 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.dedup.calls.results import Skipped
 from holdfast.dedup.keys import text_of
 from holdfast.dedup.not_run import not_run
-from holdfast.errors import Unretriable
+from holdfast.errors import BatchFailed, KeyBusy, Unretriable
 from holdfast.plugin.handling.handler_call import HandlerCall
 
 if TYPE_CHECKING:
@@ -35,12 +36,26 @@ async def call_async(handler: Handler, given: object) -> None:
 
 
 def check_returned(handler: Handler, returned: object) -> None:
-    """Refuse work that has not run (a lambda around an `async def` returns a coroutine): the record is not handled."""
+    """Refuse what says that the record is not handled: work that has not run (a lambda around an `async def` returns a
+    coroutine), and `Skipped.BUSY` of an idempotent function, whose other call may fail yet."""
     if returned is not None and (kind := not_run(returned)) is not None:
         raise Unretriable(
             f"{handler.name} returned a {kind}, which has not run yet: register the `async def` itself, await what it "
             "calls, and wait for the work that it gives to others"
         )
+    if returned is Skipped.BUSY:
+        raise _busy(handler)
+    if handler.batch is not None and isinstance(returned, list):
+        busy = {at: _busy(handler) for at, each in enumerate(returned) if each is Skipped.BUSY}
+        if busy:
+            raise BatchFailed(busy, items=len(returned))
+
+
+def _busy(handler: Handler) -> KeyBusy:
+    return KeyBusy(
+        f"another call of {handler.name} is running for this key, and may fail yet, so the record is not handled: it "
+        "is tried again as retry= says; on_busy='wait' waits for that call"
+    )
 
 
 class Middleware(NamedTuple):

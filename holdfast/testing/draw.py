@@ -15,7 +15,7 @@ from holdfast.plugin.handlers import BatchOf
 from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
 from holdfast.plugin.settings import Ordering, Settings
-from holdfast.testing.draw_mishaps import expired, foreign, mishaps, retention, slips
+from holdfast.testing.draw_mishaps import expired, foreign, mishaps, retention, seeks, slips
 from holdfast.testing.draw_options import (
     HANGS_S,
     failing_by_record,
@@ -137,7 +137,8 @@ def draw(seed: int) -> World:
     world = far_ahead(_apart("bound ahead", seed), world)
     world = _noted_resets(mishaps(_apart("mishaps", seed), world))
     world = retention(_apart("retention", seed), slips(_apart("slips", seed), world))
-    return expired(_apart("expired", seed), foreign(_apart("foreign", seed), world))
+    world = expired(_apart("expired", seed), foreign(_apart("foreign", seed), world))
+    return seeks(_apart("seeks", seed), world)
 
 
 def _noted_resets(world: World) -> World:

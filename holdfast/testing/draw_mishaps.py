@@ -37,6 +37,8 @@ _NOT: dict[BrokerKind, frozenset[FaultKind]] = {
 
 #: How many worlds of Kafka's have another program that commits the group's offsets.
 _FOREIGN = 0.15
+#: How many loops seek, of those without threads.
+_SEEKS = 0.5
 #: How many have brokers that forget the group's offsets;
 #: what loses the store's as well, or makes partitions of which it knows nothing.
 _EXPIRED = 0.12
@@ -113,6 +115,14 @@ def expired(chance: random.Random, world: World) -> World:
         world = replace(world, records=tuple(replace(each, at_s=each.at_s + later_s) for each in world.records))
     faults = sorted([*faults, forget], key=lambda each: each.at_s)
     return replace(world, begins=pick(["earliest", "latest"]), faults=tuple(faults))
+
+
+def seeks(chance: random.Random, world: World) -> World:
+    """Have some loops seek. A move that a signal breaks off is made once more: nobody could say which."""
+    if world.loop is None or world.loop.threads or chance.random() >= _SEEKS:
+        return world
+    faults = tuple(each for each in world.faults if each.kind not in {"interrupt", "remake"})
+    return replace(world, loop=replace(world.loop, seeks=chance.choice([0.02, 0.1, 0.3])), faults=faults)
 
 
 def foreign(chance: random.Random, world: World, *, only: bool = False) -> World:

@@ -77,6 +77,9 @@ class Foreign(Watcher):
             stage.judges.begins(log, offset)
         before = self._own.get((member, partition))
         self._own[member, partition] = offset
+        if it is not None and self._replays(it, partition, offset):
+            stage.judge_commits()
+            stage.judges.goes_on(stage.log(partition), offset)
         stands = self._stands.pop(partition, None)
         if stands is None or it is None or stands.log != stage.log(partition):
             return
@@ -87,6 +90,13 @@ class Foreign(Watcher):
             self._judge_anew(it, partition, offset, stands)
 
     # ---- inside
+    @staticmethod
+    def _replays(it: Actor, partition: Partition, offset: int) -> bool:
+        """Whether its loop has had the group go back to that offset."""
+        family = it.engine.family if it.stage.world.loop is not None and it.engine is not None else None
+        owner = family.owners.get(partition) if isinstance(family, Partitioned) else None
+        return owner is not None and owner.cut == offset and owner.phase is Phase.ADOPTING
+
     @staticmethod
     def _adopts(it: Actor, partition: Partition, offset: int) -> bool:
         """Whether the group goes on from there with that commit. Who is gone by now is asked no more."""

@@ -261,10 +261,22 @@ class Judges:
             begun = record.failures or any(run.record is record for run in record.unit.runs)
             record.excused = record.excused or (record.offset < offset and not begun)
 
-    def goes_on(self, log: LogName, offset: int) -> None:
-        """A partition was taken over where such an offset stood: what was done from there on is forgotten."""
+    def forgets(self, log: LogName, offset: int) -> None:
+        """Let what was done in that log from there on be done again: that was asked for."""
         for unacked in self._unacked.values():  # what was done is no more, so the store says nothing of its end
             unacked -= {run for run in unacked if run.record.log == log and run.ended_at is not None}
+        for record in self._book.logs.get(log, []):
+            if record.offset >= offset and not record.unit.business:
+                record.unit.runs.clear()
+
+    def passed_over(self, log: LogName, start: int, stop: int) -> None:
+        """A loop reads on behind these: they are done, by its word, with whatever it ends behind them."""
+        for record in self._book.logs.get(log, []):
+            record.excused = record.excused or start <= record.offset < stop
+
+    def goes_on(self, log: LogName, offset: int) -> None:
+        """A partition was taken over where such an offset stood: what was done from there on is forgotten."""
+        self.forgets(log, offset)
         checked = self._book.logs.get(log, [])[: self._checked[log]]
         self.reset(log, offset, back=any(record.offset >= offset for record in checked))
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager
+from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.dedup.keys import resolve_key
+from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.own_loop.driven import Driven
+from holdfast.plugin.own_loop.moves import Moves
 from holdfast.testing.member import Member
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.ports import LeasedSource, PartitionedSource
     from holdfast.records import Partition, Record
     from holdfast.runtime import Queue
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
     from holdfast.testing.process import Process
     from holdfast.testing.stage import Stage
     from holdfast.testing.world import Loop, World
+
+#: How many of its seeks go back behind what is done.
+_REPLAYS = 0.1
 
 _Place = tuple["Partition", int]
 
@@ -43,6 +50,7 @@ class LoopMember(Member):
         #: What it has taken and has not got to; the first is what it is at.
         self._taken: deque[Record] = deque()
         self._uncommitted = 0
+        self._chance = Random(f"{stage.world.seed} {name} seeks")
         #: What its other threads are to handle.
         self._jobs: Queue[Record] = process.runtime.queue()
         self.driven = _Driven(
@@ -124,6 +132,8 @@ class LoopMember(Member):
             else:
                 self._handle(self._taken[0])
             self._taken.popleft()
+        if loop.seeks and self._chance.random() < loop.seeks:
+            self._seek()
         if loop.done_when == "commit" and self._uncommitted and (self._uncommitted >= loop.commit_after or idle):
             self._commit()
             self._uncommitted = 0
@@ -172,6 +182,39 @@ class LoopMember(Member):
             driven.collect()
             driven.settle()
             driven.family.ours.commits.commit_moved(driven.family.owners.values())
+
+    def _seek(self) -> None:
+        """Seek as `KafkaConsumer.seek` does."""
+        chance, driven, logs = self._chance, self.driven, self.stage.broker.logs
+        with driven.lock, driven.whole():
+            owned = driven.family.owners.items()
+            able = sorted(each for each, owner in owned if owner.phase is Phase.OWNED and each in logs)
+            if not able:
+                return
+            partition = chance.choice(able)
+            watermark = driven.family.owners[partition].ledger.watermark
+            start, end = logs[partition].start, logs[partition].end
+            at = driven.user.position(partition)
+            at = watermark if at is None else at
+            offset = chance.choice(
+                [at, chance.randint(min(watermark, at), at), at - 1, min(at + chance.randint(1, 5), end)]
+            )
+            if chance.random() < _REPLAYS:
+                offset = chance.randint(start, max(start, watermark))
+            self.stage.say(self.name, f"seeks from {at} to {offset} of {partition}, of which {watermark} is not done")
+            driven.read_from(partition, max(offset, start))
+
+    def moved(self, owner: Ownership, offset: int, at: int, *, back: bool) -> None:
+        """Note that a move from `at` to that offset was made. `back`: what was done from there on is done again."""
+        judges, log = self.stage.judges, self.stage.log(owner.partition)
+        self.stage.say(self.name, f"reads {owner.partition} from {offset} on")
+        for place in [
+            place for place in self._handed_out if place[0] == owner.partition and (back or place[1] >= offset)
+        ]:
+            self._said(place, well=False)
+        judges.forgets(log, offset)
+        if not back:
+            judges.passed_over(log, at, offset)
 
     def _leave(self) -> None:
         """Say what the loop has handled, or not; then close."""
@@ -230,6 +273,7 @@ class _Driven(Driven):
     def __init__(self, member: LoopMember, source: PartitionedSource, **how: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(source, **how)
         self._member = member
+        self.moves = _Moves(self, member)
 
     def goes(self, partitions: Collection[Partition]) -> None:
         """Implements `Driven.goes`."""
@@ -240,6 +284,23 @@ class _Driven(Driven):
         """Implements `Driven.dismiss`."""
         self._member.dismissed(partitions)
         super().dismiss(partitions)
+
+
+class _Moves(Moves):
+    """Tells the loop, for the judges, which of its moves are made."""
+
+    def __init__(self, driven: _Driven, member: LoopMember) -> None:
+        super().__init__(driven.parts, driven.family.ours, driven.user, driven.settle)
+        self._member = member
+
+    def _made(self, owner: Ownership, offset: int) -> bool:
+        at, ledger = self._user.position(owner.partition), owner.ledger
+        at = ledger.watermark if at is None else at
+        back = offset < ledger.watermark
+        made = super()._made(owner, offset)
+        if made and (back or owner.ledger is not ledger):
+            self._member.moved(owner, offset, at, back=back)
+        return made
 
 
 def _routes(world: World) -> Routes:

@@ -105,6 +105,8 @@ class Loop:
     threads: int = 0
     #: What it does when a signal handler raises in it: it closes and ends, ends at once, or goes on where it was.
     on_signal: OnSignal = "close"
+    #: How often it seeks, of the times that it comes round: to where it stands, back, behind all that is done, ahead.
+    seeks: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -351,6 +351,14 @@ RULES = (
         instead="    return not (known.watermark or",
         breaks='P1: with "latest" a group that stood at 0 skips what came while its offsets were forgotten',
     ),
+    # ---- where a user's loop reads on
+    Broken(
+        name="a-seek-says-that-all-before-is-done",
+        file="plugin/own_loop/driven.py",
+        rule="        self.moves.to(partition, offset)\n",
+        instead="        self.user.ended_below(partition, offset)\n        self.moves.to(partition, offset)\n",
+        breaks="P1: what a loop has and has not committed is committed where it seeks to where it stands",
+    ),
     # ---- the start gate and the session
     Broken(
         name="no-start-gate",

@@ -51,7 +51,7 @@ _log = logging.getLogger("holdfast.kafka")
 _LOOK_S = 3.0
 #: As short as it may be: the request leaves in any case.
 _WAKE_S = 0.001
-#: So long a client is closed whose brokers have all gone: it would go on trying to leave the group.
+#: So long a client is closed whose brokers have all gone, or do not answer: it would go on trying to leave the group.
 _CUT_OFF_S = 0.2
 
 
@@ -263,7 +263,8 @@ class KafkaSource:
         Measured on Kafka 4.3: with an unpolled rebalance pending, close() with a synchronous commit in on_revoke hung
         in 5 of 10 tries; after polls and commits, with nothing left to commit, in none of 7. It waits as well for the
         answer to each commit, for as long as requests may take (socket.timeout.ms, 60 s): a group's coordinator that
-        hangs is not waited for.
+        hangs is not waited for. Brokers that answer nothing at all (frozen, or behind a cut wire) even less: what was
+        to be committed was sent to them, and counts if they wake up within the session.
         """
         consumer, self._consumer = self._consumer, None
         self._unowned = None
@@ -274,9 +275,9 @@ class KafkaSource:
         if self.cut_off():
             self._callbacks.clients += 1
             give_up(consumer, Deadline(min(deadline.left_s(), _CUT_OFF_S)))
-        elif self._callbacks.commits_under_way or self._brokers.may_hang(consumer):
+        elif (hangs := self._brokers.may_hang(consumer)) or self._callbacks.commits_under_way:
             self._callbacks.clients += 1  # what it calls then comes from another thread, and is nobody's any more
-            give_up(consumer, deadline)
+            give_up(consumer, Deadline(min(deadline.left_s(), _CUT_OFF_S)) if hangs else deadline)
         elif self._client is not None and self._client.static_id is not None and self._subscribed:
             leave_static.close(consumer, self._client, deadline, leave=leave or self._leave)
         else:

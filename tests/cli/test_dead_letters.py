@@ -9,14 +9,20 @@ import sys
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 
+from holdfast import RedisClaims
+from holdfast.adapters.cli.replayed import NAMESPACE, names_of
+from holdfast.adapters.kafka.dead_letter_tool import KafkaDeadLetterTool
+from holdfast.timing import Deadline
 from tests.cli.bench import ROOT, Shop, holdfast, lay_out, lines
 from tests.harness.kafka_brokers import all_of
 from tests.harness.servers.redis import RedisServer
+from tests.harness.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.harness.servers.kafka import KafkaServer
@@ -215,11 +221,10 @@ def test_a_letter_goes_back_to_the_partition_that_it_came_from(kafka: KafkaServe
 class Many:
     """Letters in the thousands, and a replay of them that a test can end in the middle."""
 
-    #: Two seconds of a replay's work, so that a test can step in, though it may be stopped for one.
-    count = 40_000
-
-    def __init__(self, kafka: KafkaServer, redis_url: str) -> None:
+    def __init__(self, kafka: KafkaServer, redis_url: str, count: int = 40_000) -> None:
+        """By default two seconds of a replay's work, so that a test can step in, though it may be stopped for one."""
         lay_out(redis_url)
+        self.count = count
         self.kafka, self.topic = kafka, f"many-{uuid.uuid4().hex[:8]}"
         kafka.create_topic(self.topic, 2)
         kafka.create_topic(f"{self.topic}.dlq", 2)
@@ -296,7 +301,27 @@ def test_a_replay_whose_store_goes_away_says_what_may_be_sent_twice(kafka: Kafka
 
 
 def test_two_replays_at_once_send_each_letter_once(kafka: KafkaServer, redis_url: str) -> None:
-    many = Many(kafka, redis_url)
+    many = Many(kafka, redis_url, 4_000)
+    # The second one waits for the first one no longer than --timeout says, and is refused then.
+    command = (*many.command, "--timeout", PATIENCE_S)
     with ThreadPoolExecutor(2) as both:
-        list(both.map(lambda _: holdfast(*many.command), range(2)))
+        list(both.map(lambda _: holdfast(*command), range(2)))
+    assert many.copies() == Counter(range(many.count))
+
+
+def test_a_replay_that_another_one_keeps_waiting_for_too_long_is_refused_and_has_sent_nothing(
+    kafka: KafkaServer, redis_url: str
+) -> None:
+    many = Many(kafka, redis_url, 300)
+    with closing(KafkaDeadLetterTool({"bootstrap.servers": kafka.bootstrap})) as tool:
+        names = tool.position_names(tool.partitions(f"{many.topic}.dlq", Deadline(20)), Deadline(20))
+    with closing(RedisClaims.from_url(redis_url, namespace=NAMESPACE)) as store:
+        session = store.begin(3600.0)
+        session.acquire(list(names_of(names, [many.topic]).values()))
+        [told] = lines(holdfast(*many.command, "--timeout", 1, "--json", code=1))
+        assert (told["sent"], told["may_have_been_sent"]) == ({}, 0)
+        assert "still holds" in told["error"]
+        session.end()
+    assert many.copies() == Counter()
+    holdfast(*many.command)
     assert many.copies() == Counter(range(many.count))

@@ -21,6 +21,7 @@ from holdfast.dedup.redis_scripts import ScriptCall
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from holdfast.dedup.claims import Acquired
     from holdfast.dedup.redis_client import Client
     from holdfast.dedup.redis_store import Parts, RedisClaims
 
@@ -169,6 +170,18 @@ class RedisAdmin:
                     name = decode(rest.removeprefix(b"p:"))
                     found[name] = _position(name, fields, sessions[shard])
         return [found[name] for name in sorted(found)]
+
+    def known(self, names: Sequence[str]) -> dict[str, Acquired]:
+        """The positions of these names, as their next owner would find them; those that the store has. Takes nothing
+        over."""
+        keys = [self._layout.position(name)[1] for name in names]
+        found: dict[str, Acquired] = {}
+        for first in range(0, len(keys), _BATCH):
+            replies = self._pipeline([("HGETALL", key) for key in keys[first : first + _BATCH]])
+            for name, fields in zip(names[first : first + _BATCH], replies, strict=True):
+                if fields:
+                    found[name] = acquired([part for pair in fields.items() for part in pair])
+        return found
 
     def set_position(self, name: str, offset: int) -> bool:
         """Forget what is known of a partition: all below the offset is done, nothing from there on.

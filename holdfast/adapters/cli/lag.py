@@ -10,6 +10,7 @@ from holdfast.adapters.cli.arguments import at_least_1, seconds
 from holdfast.adapters.cli.lag_rates import Line, Rates, Total, lines_of, names
 from holdfast.adapters.cli.looks import again_and_again
 from holdfast.adapters.cli.output import count, shown, span
+from holdfast.adapters.cli.positions import with_positions
 from holdfast.errors import SourceUnavailable
 from holdfast.printable import printable
 from holdfast.timing import SYSTEM_CLOCK, Deadline, wall_ms
@@ -49,7 +50,11 @@ def add(commands: Commands) -> None:
     )
     made.add_argument("--count", type=at_least_1, metavar="N", help="end after so many looks")
     shared.add_brokers(made)
-    shared.add_redis(made, "RocketMQ: it knows the owners of the queues in a group of holdfast members", required=False)
+    shared.add_redis(
+        made,
+        "it knows where the group goes on, if that is not as committed; RocketMQ: also the queues' owners",
+        required=False,
+    )
     made.set_defaults(run=run)
 
 
@@ -66,7 +71,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _look(group: GroupViews, options: argparse.Namespace) -> GroupView:
-    return group.view(Deadline(options.timeout), topics=options.topic).only(options.topic)
+    view = group.view(Deadline(options.timeout), topics=options.topic).only(options.topic)
+    return with_positions(view, options) if options.redis else view
 
 
 def _watch(group: GroupViews, options: argparse.Namespace, output: Output) -> int:

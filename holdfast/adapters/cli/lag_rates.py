@@ -51,7 +51,7 @@ class Rates:
         if self._looks:
             for partition, was in self._looks[-1][1].items():
                 is_ = view.partitions.get(partition)
-                if is_ is None or _fell(was.committed, is_.committed) or _fell(was.end, is_.end):
+                if is_ is None or _fell(was.at, is_.at) or _fell(was.end, is_.end):
                     self._since[partition] = now_s
         self._looks.append((now_s, view.partitions))
         # One that is older than the window stays, so that a window is never shorter than it says.
@@ -62,9 +62,7 @@ class Rates:
         """Over the window, or as long as there is something to compare with."""
         now_s, newest = self._looks[-1]
         return Rate(
-            self._per_s(
-                partition, now_s, None if partition not in newest else newest[partition].committed, "committed"
-            ),
+            self._per_s(partition, now_s, None if partition not in newest else newest[partition].at, "at"),
             self._per_s(partition, now_s, None if partition not in newest else newest[partition].end, "end"),
         )
 
@@ -108,7 +106,7 @@ class Line:
             return "not_told"
         if self.view.beyond:
             return "beyond_end"
-        if self.view.committed is None:
+        if self.view.at is None:
             return "not_told" if self.view.fault else "never_committed"
         return "given_out" if self.view.given_out else "known"
 
@@ -133,10 +131,12 @@ class Line:
             parts.append("never committed" + said)
         elif self.state == "beyond_end":
             parts.append("the offset is beyond the log's end: the topic was made again, or has lost records")
-        elif self.state == "given_out" and view.end is not None and view.committed is not None:
-            parts.append(f"{view.end - view.committed:,} not given out yet; messages in flight are not counted")
+        elif self.state == "given_out" and view.end is not None and view.at is not None:
+            parts.append(f"{view.end - view.at:,} not given out yet; messages in flight are not counted")
         elif view.fault:
             parts.append(view.fault)
+        if view.position is not None and view.position != view.committed:
+            parts.append(f"by the store the group goes on at {view.position:,}")
         if view.lost:
             parts.append(f"{view.lost:,} lost: the log begins at {view.first:,}")
         if self.heir:
@@ -154,6 +154,7 @@ class Line:
             **({"broker": partition.broker} if partition.broker else {}),
             "member": self.member,
             "committed": self.view.committed,
+            "position": self.view.position,
             "first": self.view.first,
             "end": self.view.end,
             "lag": self.view.lag,

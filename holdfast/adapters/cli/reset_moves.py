@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SettingError
-from holdfast.plugin.engine.partition.group_position import group_position
+from holdfast.plugin.engine.partition.group_position import group_position, reads_from
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +24,7 @@ _SET_BY_OTHERS = (
 )
 _REWOUND = "the broker's offset is below what is done: who has reset the group there is honoured, a late commit is not"
 _NONE_SINCE = "no record since then: the end is taken"
+_NOT_IN_LOG = "offset {} is not in the log, which has {} to {}: without a reset the group begins at its first record"
 _NEAREST = "no such offset any more: the first is taken"
 
 
@@ -58,7 +59,7 @@ class Move:
         if self.at is None:
             return None
         at = self.at
-        return max(at - self.new, 0) + sum(offset >= max(at, self.new) for offset in self.done)
+        return max(at - self.new, 0) + sum(max(at, self.new) <= offset < self.last for offset in self.done)
 
     @property
     def skipped(self) -> int | None:
@@ -67,8 +68,7 @@ class Move:
             return None
         at = self.at
         if _is_rewound(self.committed, self.known) and self.committed is not None:
-            at = min(at, self.committed.offset)  # it may be that the group goes on there
-        at = max(at, self.first)
+            at = min(at, max(self.committed.offset, self.first))  # it may be that the group goes on there
         return max(self.new - at, 0) - sum(at <= offset < self.new for offset in self.done)
 
     @property
@@ -140,7 +140,9 @@ def plan(
         _refuse_end(target.value, at_time, lasts, now_ms)
     moves = []
     for partition in sorted(committed):
-        at = _at(committed[partition], known.get(partition))
+        at = stands = _at(committed[partition], known.get(partition))
+        if stands is not None:
+            at = reads_from(stands, firsts[partition], lasts[partition])
         move = Move(
             partition=partition,
             committed=committed[partition],
@@ -149,6 +151,7 @@ def plan(
             first=firsts[partition],
             last=lasts[partition],
             new=0,
+            remarks=() if at == stands else (_NOT_IN_LOG.format(stands, firsts[partition], lasts[partition]),),
         )
         moves.append(_moved(move, target, at_time.get(partition)))
     return moves
@@ -156,7 +159,7 @@ def plan(
 
 def _moved(move: Move, target: Target, at_time: int | None) -> Move:
     """A move to where the target says."""
-    remarks = []
+    remarks = list(move.remarks)
     if move.committed is not None and not move.committed.ours and move.known is not None and move.known.watermark:
         remarks.append(_SET_BY_OTHERS)
     if _is_rewound(move.committed, move.known):
@@ -203,8 +206,10 @@ def _counted(move: Move, shift: int) -> int:
             f"in {move.partition} the broker has {move.committed.offset} for the group, and {move.at} is done: nobody "
             "knows from which of the two to count; name an offset or a time",
         )
-    unmarked = move.committed is not None and not move.committed.marked
-    return max(move.at, move.committed.offset if unmarked and move.committed is not None else 0) + shift
+    at = move.at
+    if move.committed is not None and not move.committed.marked:
+        at = max(at, reads_from(move.committed.offset, move.first, move.last))
+    return at + shift
 
 
 def _refuse_end(when_ms: int, at_time: Mapping[Partition, int], lasts: Mapping[Partition, int], now_ms: int) -> None:

@@ -64,6 +64,8 @@ class PartitionView:
     partition: Partition
     #: The group's; None = it has never committed here, or the offset has expired (and `fault` is empty).
     committed: int | None = None
+    #: Where the group goes on by the store, held against `committed`; None = no store was asked, or it knows nothing.
+    position: int | None = None
     #: The log's beginning and end. None = not told; see `fault`.
     first: int | None = None
     end: int | None = None
@@ -89,23 +91,29 @@ class PartitionView:
         (`beyond`), or it says nothing (`given_out`). Where the log has nothing, there is nothing to read: 0, with or
         without an offset.
         """
-        if self.committed is None and self.end is not None and self.first == self.end:
+        at = self.at
+        if at is None and self.end is not None and self.first == self.end:
             return 0
-        if self.committed is None or self.end is None or self.beyond or self.given_out:
+        if at is None or self.end is None or self.beyond or self.given_out:
             return None
-        return self.end - min(max(self.committed, self.first or 0), self.end)
+        return self.end - min(max(at, self.first or 0), self.end)
+
+    @property
+    def at(self) -> int | None:
+        """Where the group goes on, as far as is known: by the store, else as committed."""
+        return self.committed if self.position is None else self.position
 
     @property
     def beyond(self) -> bool:
         """Whether the group's offset lies behind the log's end: the topic was made again, or has lost records."""
-        return self.committed is not None and self.end is not None and self.committed > self.end
+        return self.at is not None and self.end is not None and self.at > self.end
 
     @property
     def lost(self) -> int:
         """Records that the log has dropped before the group has read them (retention)."""
-        if self.committed is None or self.first is None:
+        if self.at is None or self.first is None:
             return 0
-        return max(self.first - self.committed, 0)
+        return max(self.first - self.at, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

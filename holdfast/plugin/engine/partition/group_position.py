@@ -36,6 +36,18 @@ def group_position(committed: Committed | None, known: Acquired) -> GroupPositio
     return GroupPosition(OffsetSet(known.done).first_missing(at), foreign=False)
 
 
+def reads_from(offset: int, first: int, last: int) -> int:
+    """The offset that a group which stands there reads next: the log's first one, where the log has dropped what lies
+    before, and where it ends before: then it is another log, or has lost records.
+
+    Args:
+        offset: the next one, by `group_position`.
+        first: that the log still has.
+        last: that its next record gets.
+    """
+    return offset if first <= offset <= last else first
+
+
 def is_new(known: Acquired) -> bool:
     """Whether the store knows nothing of the position: no owner has ever begun there."""
     return not (known.begun or known.done or known.running or known.again)

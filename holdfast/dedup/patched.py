@@ -16,7 +16,8 @@ def check_threads() -> None:
     """
     for name, said in (("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")):
         patched = getattr(sys.modules.get(name), said, None)
-        if patched is not None and (patched("threading") or patched("thread")):
+        # gevent's queue alone makes threads stand still that are real ones: it has a loop of its own for each.
+        if patched is not None and any(map(patched, ("threading", "thread", "queue"))):
             raise SettingError(
                 "monkey patch",
                 name.partition(".")[0],

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import signal
 import ssl
 import sys
-import traceback
 from contextlib import contextmanager
-from functools import partial
-from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redis import exceptions
 
+from holdfast.dedup.struck import codes_of, of_a_handler
 from holdfast.errors import AccessRefused, StoreError, StoreLockedOut, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -102,44 +99,16 @@ def interruption(error: BaseException, handled: BaseException | None) -> BaseExc
     """The error that has broken a call of redis-py off: a signal's handler has raised it, or whoever else may do that
     to a thread. None: there is no answer.
 
-    A handler may raise what redis-py takes for its own: TimeoutError is what the system calls a socket that is silent.
-    So its frame in the traceback tells.
-
     Args:
         error: what the call has raised.
         handled: what was being handled when the call began, which is not of this call.
     """
-    handlers = _handlers()
-    each: BaseException | None = error
-    seen: list[BaseException] = []
-    while each is not None and each is not handled and each not in seen:
-        if not handlers.isdisjoint(_codes_of(each)):
-            return each
-        seen.append(each)
-        each = each.__cause__ or each.__context__
-    if isinstance(error, _NO_ANSWER) or any(code.co_name in _PROVIDER for code in _codes_of(error)):
+    struck = of_a_handler(error, handled)
+    if struck is not None:
+        return struck
+    if isinstance(error, _NO_ANSWER) or any(code.co_name in _PROVIDER for code in codes_of(error)):
         return None
     return error
-
-
-def _codes_of(error: BaseException) -> set[CodeType]:
-    """The functions that it came through."""
-    return {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
-
-
-def _handlers() -> set[CodeType]:
-    """The code of this process' handlers of signals."""
-    found = set()
-    for number in signal.valid_signals():
-        handler: Any = signal.getsignal(number)
-        while isinstance(handler, partial):
-            handler = handler.func
-        if not callable(handler):
-            continue
-        code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
-        if isinstance(code, CodeType):
-            found.add(code)
-    return found
 
 
 @contextmanager

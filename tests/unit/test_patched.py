@@ -17,6 +17,7 @@ PATCHES = pytest.mark.parametrize(
     ("module", "says", "patched"),
     [
         ("gevent.monkey", "is_module_patched", "threading"),
+        ("gevent.monkey", "is_module_patched", "queue"),
         ("eventlet.patcher", "is_monkey_patched", "thread"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.adapters.rocketmq.packages import load_classic
 from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, RETRY_TOPIC, TAGS, UNIQUE_KEY
 from holdfast.adapters.rocketmq.unique_keys import identity_of
+from holdfast.dedup.struck import of_a_handler
 from holdfast.errors import SourceFatal
 from holdfast.records import Partition
 
@@ -53,6 +54,16 @@ def read(message: Any, properties: Sequence[str]) -> Arrived:  # noqa: ANN401 - 
     )
 
 
+#: Of its package, of ctypes, and what a binding in C raises: its own tree has no base outside of the package.
+_THEIRS = frozenset({"rocketmq", "ctypes", "_ctypes", "builtins"})
+
+
+def _is_the_client_s(error: BaseException) -> bool:
+    """Whether it is an error of the client; else somebody has raised it into the call: a job's time limit, Ctrl-C."""
+    known = isinstance(error, Exception) and type(error).__module__.partition(".")[0] in _THEIRS
+    return known and of_a_handler(error) is None
+
+
 class PushClient:
     """One PushConsumer. It cannot be started again.
 
@@ -80,6 +91,7 @@ class PushClient:
 
         self._ended = threading.Event()
         self._ending: threading.Thread | None = None
+        starts = False
         try:
             consumer = self._consumer = package.PushConsumer(group)
             name_server = getattr(consumer, "set_name_server_address", None) or consumer.set_namesrv_addr
@@ -91,9 +103,14 @@ class PushClient:
             for topic, expression in subscriptions.items():
                 # A consumer has one callback: the one that was given last gets the messages of all topics.
                 consumer.subscribe(topic, call_back, expression)
+            starts = True
             consumer.start()
-        except Exception as error:  # its own tree of errors has no base outside of the package
-            raise SourceFatal(f"the C++ client did not start: {error!r}") from error
+        except BaseException as error:
+            if _is_the_client_s(error):
+                raise SourceFatal(f"the C++ client did not start: {error!r}") from error
+            if starts:  # it may run by now, and nobody would take what it fetches
+                self.shut_down()
+            raise
 
     def shut_down(self) -> None:
         """Begin: it fetches no more, waits for the batches whose callbacks run, commits, leaves. Returns at once."""

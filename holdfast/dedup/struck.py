@@ -1,0 +1,50 @@
+"""Errors that a signal's handler raises into a call, such as a job's time limit: they are none of what was called."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from functools import partial
+from types import CodeType
+from typing import Any
+
+
+def of_a_handler(error: BaseException, handled: BaseException | None = None) -> BaseException | None:
+    """Find the error that a handler has raised: this one, or one behind it. None: no handler has.
+
+    A handler may raise what the call itself may: TimeoutError is what the system calls a socket that is silent. So its
+    frame in the traceback tells.
+
+    Args:
+        error: what the call has raised.
+        handled: what was being handled when the call began, which is not of this call.
+    """
+    handlers = _handlers()
+    each: BaseException | None = error
+    seen: list[BaseException] = []
+    while each is not None and each is not handled and each not in seen:
+        if not handlers.isdisjoint(codes_of(each)):
+            return each
+        seen.append(each)
+        each = each.__cause__ or each.__context__
+    return None
+
+
+def codes_of(error: BaseException) -> set[CodeType]:
+    """List the functions that it came through."""
+    return {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+
+
+def _handlers() -> set[CodeType]:
+    """The code of this process' handlers of signals."""
+    found = set()
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        while isinstance(handler, partial):
+            handler = handler.func
+        if not callable(handler):
+            continue
+        code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
+        if isinstance(code, CodeType):
+            found.add(code)
+    return found

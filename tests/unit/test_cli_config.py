@@ -184,7 +184,11 @@ def test_the_command_line_wins_over_both(folder: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("HOLDFAST_RUN_PROCESSES", "x", "HOLDFAST_RUN_PROCESSES='x' (environment): 'x' is no whole number from 1 on"),
+        (
+            "HOLDFAST_RUN_PROCESSES",
+            "x",
+            "HOLDFAST_RUN_PROCESSES='x' (environment): 'x' is no whole number from 1 to 10,000",
+        ),
         ("HOLDFAST_RUN_LOG_LEVEL", "loud", "HOLDFAST_RUN_LOG_LEVEL='loud' (environment): use one of debug, info,"),
         ("HOLDFAST_RUN_STATIC", "", "HOLDFAST_RUN_STATIC='' (environment): say true for this host's name, none, or"),
         ("HOLDFAST_RUN_PROCESES", "hush", "did you mean HOLDFAST_RUN_PROCESSES?"),

@@ -17,8 +17,14 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SPAN = re.compile(r"(\d+)([smhd])")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _TIME_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0}
-_PARTITIONS = re.compile(r"(\d+)(?:-(\d+))?")
+_PARTITIONS = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 _MOST_PARTITIONS = 100_000
+#: Each is an object here, or a process.
+_MOST_PROCESSES = 10_000
+_MOST = 10**12
+_MOST_S = 86_400
+#: Ten years.
+_LONGEST_S = 10 * 365 * 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +42,15 @@ def target(text: str) -> Target:
         return Target(kind="earliest")
     if text == "latest":
         return Target(kind="latest")
-    if re.fullmatch(r"[+-]\d+", text):
+    if re.fullmatch(r"[+-]\d{1,18}", text):
         return Target(kind="shift", value=int(text))
-    if text.isascii() and text.isdigit():
+    if re.fullmatch(r"[0-9]{1,18}", text):
         return Target(kind="offset", value=int(text))
+    if not re.match(r"\d{4}-", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither earliest, latest, an offset (4711), so many records back or ahead (-1000, +1000) nor "
+            "a point in time (2026-11-20T10:00:00Z)"
+        )
     return Target(kind="time", value=instant_ms(text))
 
 
@@ -80,21 +91,34 @@ def partitions(text: str) -> frozenset[int]:
 
 def at_least_0(text: str) -> int:
     """A whole number. Raises ArgumentTypeError."""
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
-    return int(text)
+    return _whole(text, 0, _MOST)
 
 
 def at_least_1(text: str) -> int:
     """A whole number above 0. Raises ArgumentTypeError."""
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
-    return int(text)
+    return _whole(text, 1, _MOST)
+
+
+def processes(text: str) -> int:
+    """How many, one at least. Raises ArgumentTypeError."""
+    return _whole(text, 1, _MOST_PROCESSES)
+
+
+def members(text: str) -> int:
+    """How many members a group has, or none. Raises ArgumentTypeError."""
+    return _whole(text, 0, _MOST_PROCESSES)
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    digits = text if text.isascii() and text.isdigit() and len(text) <= len(str(most)) else "-1"
+    if not least <= int(digits) <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most:,}")
+    return int(digits)
 
 
 def port(text: str) -> int:
     """A port to listen at; 0: any that is free. Raises ArgumentTypeError."""
-    if not (text.isascii() and text.isdigit() and int(text) < 1 << 16):
+    if not (re.fullmatch(r"[0-9]{1,5}", text) and int(text) < 1 << 16):
         raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number up to 65535, 0 for any that is free")
     return int(text)
 
@@ -126,17 +150,18 @@ def seconds(text: str) -> float:
         found = float(text)
     except ValueError:
         found = 0.0
-    if not 0 < found < 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    if not 0 < found < _MOST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0 and below {_MOST_S:,}")
     return found
 
 
 def span_s(text: str) -> float:
     """How long, in seconds: 200ms, 2s, 5m, or a number of seconds. Raises ArgumentTypeError."""
     match = _TIME.fullmatch(text.strip())
-    if match is None:
+    found = _LONGEST_S if match is None else float(match[1]) * _TIME_UNITS_S[match[2] or "s"]
+    if found >= _LONGEST_S:
         raise argparse.ArgumentTypeError(f"{text!r} is no time: write it as 200ms, 2s or 5m")
-    return float(match[1]) * _TIME_UNITS_S[match[2] or "s"]
+    return found
 
 
 def redis_url(said: str) -> str:

@@ -90,6 +90,7 @@ def run_list(options: argparse.Namespace, output: Output) -> int:
     there may be more of them than memory has room for."""
     if options.pending and not options.redis:
         raise SettingError("--pending", options.pending, "the store knows what was replayed: give --redis too")
+    shared.check_redis(options)
     wanted, summary = _wanted(options), Summary()
     kept: list[StoredLetter] = []
     told = looked = 0

@@ -53,6 +53,10 @@ examples:
 """
 
 
+#: Settings whose names are another's, and the options that they come from.
+_OPTIONS = {"url": ("redis",), "address": ("namesrv",), "file": ("config",), "broker version": ("kafka", "rocketmq")}
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     whole = Parser(
@@ -119,8 +123,8 @@ def _sentence(error: HoldfastError, options: argparse.Namespace) -> str:
     if not isinstance(error, SettingError):
         return str(error)
     field = error.field
-    for name in (field, field.removesuffix("_s"), field.removesuffix("_timeout_s")):
-        if name in vars(options):
+    for name in (*_OPTIONS.get(field, ()), field, field.removesuffix("_s"), field.removesuffix("_timeout_s")):
+        if vars(options).get(name) is not None:
             field = "--" + name.replace("_", "-")
             break
     shown = "" if error.value is None or isinstance(error.value, bool) else f"={error.value!r}"

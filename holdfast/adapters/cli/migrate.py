@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from holdfast.adapters.cli import options as shared
-from holdfast.adapters.cli.arguments import at_least_1, topic_counts
+from holdfast.adapters.cli.arguments import processes, topic_counts
 from holdfast.adapters.cli.described import from_options
 from holdfast.adapters.cli.emit import kafka_brokers
 from holdfast.adapters.cli.lag_rates import names
@@ -49,7 +49,7 @@ def add(commands: shared.Commands) -> None:
     described.add_argument("--kafka", metavar="VERSION", help="brokers of that version")
     described.add_argument("--assignor", default="range", help="the strategy now (default: %(default)s)")
     described.add_argument("--topics", type=topic_counts, metavar="T=N,...", help="topics and their partitions")
-    described.add_argument("--members", type=at_least_1, metavar="N", help="number of members; each reads all topics")
+    described.add_argument("--members", type=processes, metavar="N", help="number of members; each reads all topics")
     described.add_argument("--static", action="store_true", help="the members are static (group.instance.id)")
     made.add_argument("--client", choices=get_args(Client), default="confluent-kafka", help="(default: %(default)s)")
     made.add_argument("--to", choices=get_args(Goal), help="(default: consumer where the brokers have it)")

@@ -16,6 +16,7 @@ from holdfast.adapters.cli.arguments import (
 )
 from holdfast.dedup.redis_coordinator import RedisCoordinator
 from holdfast.dedup.redis_existing import existing_claims
+from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import SettingError
 from holdfast.plugin.listening import await_listener
 from holdfast.plugin.tool_ports import GroupMember
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from holdfast.dedup.redis_store import RedisClaims
     from holdfast.plugin.advice.group_view import GroupViews
     from holdfast.plugin.tool_ports import DeadLetterTool, OffsetTool
     from holdfast.records import Partition
@@ -108,6 +108,14 @@ def check_store(options: argparse.Namespace) -> None:
             None if options.redis is None else "...",
             "give the URL of the app's Redis, or --no-store where the app has none (claims=None)",
         )
+    check_redis(options)
+
+
+def check_redis(options: argparse.Namespace) -> None:
+    """Before anything else is asked: whether `--redis` and `--namespace` can be what they are said to be. Raises
+    SettingError."""
+    if options.redis:
+        RedisClaims.from_url(redis_url(options.redis), namespace=options.namespace).close()
 
 
 @contextmanager
@@ -166,6 +174,8 @@ def group_views_of(options: argparse.Namespace) -> Iterator[GroupViews]:
 
     Raises MissingExtraError, SettingError, StoreError.
     """
+    if getattr(options, "redis", None):
+        check_redis(options)
     if is_rocketmq(options):
         from holdfast.adapters.cli.rocketmq import group_views  # noqa: PLC0415 - as above
 

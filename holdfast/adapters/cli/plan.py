@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.cli import options as shared
-from holdfast.adapters.cli.arguments import assignor_list, topic_counts
+from holdfast.adapters.cli.arguments import assignor_list, members, topic_counts
 from holdfast.adapters.cli.described import from_file, from_options
 from holdfast.adapters.cli.lag import heading
 from holdfast.adapters.cli.output import count, shown
@@ -64,7 +64,7 @@ def add(commands: Commands) -> None:
     group.add_argument(
         "--topics", type=topic_counts, metavar="T=N,...", help="topics and their partitions, and --members"
     )
-    group.add_argument("--members", type=int, metavar="N", help="number of members; each reads all of --topics")
+    group.add_argument("--members", type=members, metavar="N", help="number of members; each reads all of --topics")
     what = made.add_argument_group("the change (default: a rebalance without a change)")
     what.add_argument(
         "--join", default="", metavar="N|NAME,...", help="the number of members that join, or their client ids"

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
-from holdfast.adapters.cli.arguments import at_least_0, at_least_1, port, span_s
+from holdfast.adapters.cli.arguments import at_least_0, port, processes, span_s
 from holdfast.adapters.cli.running.run_options import LEVELS, OPTIONS, settle
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def add(commands: shared.Commands) -> None:
     )
     made.add_argument("--offline", action="store_true", help="with --check: ask neither the broker nor the store")
     several = made.add_argument_group("several processes", argument_default=_UNSAID)
-    several.add_argument("--processes", type=at_least_1, metavar="N", help="so many, under one supervisor (default: 1)")
+    several.add_argument("--processes", type=processes, metavar="N", help="so many, under one supervisor (default: 1)")
     several.add_argument(
         "--static",
         nargs="?",

@@ -9,7 +9,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.adapters.cli.arguments import at_least_0, at_least_1, port, span_s
+from holdfast.adapters.cli.arguments import at_least_0, port, processes, span_s
 from holdfast.adapters.cli.running.in_force import Setting, file_of
 from holdfast.adapters.cli.running.restarts import DEFAULT_LIMIT
 from holdfast.errors import SettingError
@@ -58,7 +58,7 @@ def _some(text: str) -> str:
 
 #: By their names in the file: how a text is read, and the default. Where that is None, `none` says so too.
 OPTIONS: dict[str, tuple[Callable[[str], object], object]] = {
-    "processes": (at_least_1, 1),
+    "processes": (processes, 1),
     "static": (_prefix, None),
     "restarts": (at_least_0, DEFAULT_LIMIT),
     "grace": (span_s, None),

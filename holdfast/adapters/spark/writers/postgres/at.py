@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.spark.session import resolved_url
 from holdfast.adapters.spark.values import WriteFailed
+from holdfast.dedup.struck import of_a_handler
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -66,7 +68,8 @@ class PostgresAt:
 
     @contextmanager
     def connected(self, *, lock_s: float | None = None) -> Iterator[Connection[Any]]:
-        """A connection, and one transaction: committed in the end, rolled back by an error.
+        """A connection, and one transaction: committed in the end, rolled back by an error. What a signal's handler
+        raises into it comes out as it is.
 
         It reads what others have committed, may write, and ends by no clock but its own, whatever the database, the
         user or the URL say: what a zombie must see and a wait's end are no matter of somebody's defaults.
@@ -81,22 +84,26 @@ class PostgresAt:
         """
         from holdfast.adapters.spark.writers.postgres._psycopg import errors, psycopg, said  # noqa: PLC0415 - of an extra
 
+        before = sys.exception()
         parameters = self._parameters()
         where = _place(parameters)
         secrets = [str(parameters[each]) for each in _SECRETS if parameters.get(each)]
         try:
             connection = psycopg.connect(**parameters)
         except psycopg.Error as error:
+            _let_out(error, before)
             # Not chained: the client's text is here, without what is secret.
             raise WriteFailed(
                 f"no connection to PostgreSQL at {where}: {said(error, secrets)}: see that it runs, lets this machine "
                 "and user in, and that the URL is right; then start the query again"
             ) from None
         try:
-            with connection:
+            with _to_its_end(connection):
                 self._begin(connection, 2 * self.timeout_s if lock_s is None else lock_s)
                 yield connection
+                connection.commit()
         except psycopg.Error as error:
+            _let_out(error, before)
             held = self._holders() if isinstance(error, errors.LockNotAvailable) else ""
             raise WriteFailed(f"PostgreSQL at {where}: {said(error, secrets)}{held}") from None
 
@@ -113,10 +120,13 @@ class PostgresAt:
         """The transactions that have others wait, in words; "": none is seen any more, or nobody answers."""
         from holdfast.adapters.spark.writers.postgres._psycopg import psycopg  # noqa: PLC0415 - of an extra
 
+        before = sys.exception()
         try:
-            with psycopg.connect(**self._parameters()) as connection:
+            connection = psycopg.connect(**self._parameters())
+            with _to_its_end(connection):
                 found = connection.execute(_OLDEST).fetchall()
-        except psycopg.Error:
+        except psycopg.Error as error:
+            _let_out(error, before)
             return ""
         told = [
             f"process {pid} of user {user} ({name or 'no application_name'}, {state or 'its state is hidden'})"
@@ -147,6 +157,31 @@ class PostgresAt:
             "tcp_user_timeout": timeout_s * 1000,
         }
         return usual | parameters
+
+
+@contextmanager
+def _to_its_end(connection: Connection[Any]) -> Iterator[None]:
+    """Closed whatever happens, which undoes what is not committed. psycopg's own block rolls back first: there a job's
+    time limit would be lost to its log; and one that strikes while it commits would leave the connection open."""
+    try:
+        try:
+            yield
+        finally:
+            connection.close()
+    finally:
+        connection.close()  # again: a signal's handler may have raised right before the first
+
+
+def _let_out(error: BaseException, before: BaseException | None) -> None:
+    """Raise what a signal's handler has raised where psycopg made an error of its own of it; else nothing.
+
+    Args:
+        error: psycopg's.
+        before: what was being handled when the call began.
+    """
+    struck = of_a_handler(error, before)
+    if struck is not None:
+        raise struck
 
 
 def _place(parameters: Mapping[str, Any]) -> str:

@@ -44,7 +44,7 @@ class EventFile:
             "pid": os.getpid(),
             "event": type(event).__name__,
         }
-        line = json.dumps(head | dataclasses.asdict(event), default=repr)
+        line = json.dumps(dataclasses.asdict(event) | head, default=repr)  # an event may have a member of its own
         os.write(self._file, f"{line}\n".encode())
 
 

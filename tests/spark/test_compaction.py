@@ -198,5 +198,5 @@ def test_what_cannot_be_put_together_is_refused(lake: Lake) -> None:
         lake.sink(write=other).compact(lake.spark)
     begun = RedisBatches.of(lake.store).begin(BatchId("orders-lake/lake", "another", 0), lake.store.begin(30.0))
     assert isinstance(begun, Begun)
-    with pytest.raises(BatchRefused, match="query another has been writing"):
+    with pytest.raises(BatchRefused, match="for query another, which writes"):
         lake.sink().compact(lake.spark)

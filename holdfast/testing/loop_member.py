@@ -132,7 +132,8 @@ class LoopMember(Member):
             else:
                 self._handle(self._taken[0])
             self._taken.popleft()
-        if loop.seeks and self._chance.random() < loop.seeks:
+        calm = self.stage.now > self.stage.world.calm_s  # a loop that seeks for ever comes to no end
+        if loop.seeks and not calm and self._chance.random() < loop.seeks:
             self._seek()
         if loop.done_when == "commit" and self._uncommitted and (self._uncommitted >= loop.commit_after or idle):
             self._commit()

@@ -90,11 +90,12 @@ def test_a_letter_with_it_is_read(mock_cluster: str, topic: str) -> None:
 
 
 def test_headers_weigh_in_what_may_be_in_the_process(mock_cluster: str) -> None:
-    """100 records of 100 kB of headers each, and a bound of 2 MB: a loop that ends none of them holds no more."""
+    """100 records of 40 kB of headers each, and a bound of 0.8 MB: a loop that ends none of them holds no more. The
+    mock keeps 5 MB of a log."""
     name = f"heavy-{uuid.uuid4().hex[:8]}"
     confluent_kafka.Producer({"bootstrap.servers": mock_cluster}).list_topics(name, timeout=10)
-    produce(mock_cluster, name, [[(b"h", b"x" * 100_000)]] * 100)
-    settings = Settings(max_in_flight_bytes=2_000_000, poll_batch=10)
+    produce(mock_cluster, name, [[(b"h", b"x" * 40_000)]] * 100)
+    settings = Settings(max_in_flight_bytes=800_000, poll_batch=10)
     released = threading.Event()
     app = Holdfast(
         KafkaSource(conf_of(mock_cluster) | {"partition.assignment.strategy": "cooperative-sticky"}),
@@ -103,7 +104,7 @@ def test_headers_weigh_in_what_may_be_in_the_process(mock_cluster: str) -> None:
     )
     app.handler(name)(lambda record: released.wait(30))
     app.start()
-    until(lambda: app.snapshot().load.in_flight_bytes > 1_000_000)
+    until(lambda: app.snapshot().load.in_flight_bytes > 400_000)
     assert app.snapshot().load.in_flight < 40
     released.set()
     app.stop(wait=True)
@@ -112,6 +113,6 @@ def test_headers_weigh_in_what_may_be_in_the_process(mock_cluster: str) -> None:
     ) as consumer:
         consumer.subscribe([name])
         got: list[Any] = []
-        while consumer.snapshot().load.in_flight_bytes <= 2_000_000:
+        while consumer.snapshot().load.in_flight_bytes <= 800_000:
             got += consumer.consume(1, 0.1)
         assert len(got) < 60  # of a loop one message in 16 is weighed, until one has headers

@@ -180,7 +180,7 @@ class RedisAdmin:
             replies = self._pipeline([("HGETALL", key) for key in keys[first : first + _BATCH]])
             for name, fields in zip(names[first : first + _BATCH], replies, strict=True):
                 if fields:
-                    found[name] = acquired([part for pair in fields.items() for part in pair])
+                    found[name] = _acquired(fields)
         return found
 
     def set_position(self, name: str, offset: int) -> bool:
@@ -350,8 +350,13 @@ def _shown(key: ClaimKey, reply: list[Any]) -> KeyShown:
     return KeyShown(key=key, state=KeyState.ABSENT)
 
 
+def _acquired(fields: dict[bytes, bytes]) -> Acquired:
+    """A position's hash, as its next owner would be told it."""
+    return acquired([part for pair in fields.items() for part in pair])
+
+
 def _position(name: str, fields: dict[bytes, bytes], sessions: dict[str, bool]) -> PositionShown:
-    known = acquired([part for pair in fields.items() for part in pair])
+    known = _acquired(fields)
     owner = fields.get(b"owner")
     running = []
     for entry in decode(fields.get(b"running", b"")).split():

@@ -59,8 +59,9 @@ class Foreign(Watcher):
         stage = self._stage
         stage.judge_commits()
         stage.group.set_offset(partition, offset)
-        self._untouched.discard(stage.log(partition))
-        stage.judges.committed_elsewhere(log := stage.log(partition), offset)
+        log = stage.log(partition)
+        self._untouched.discard(log)
+        stage.judges.committed_elsewhere(log, offset)
         self._stands[partition] = _Stands(log, offset, stage.now)
 
     def told(self, member: str, event: Event) -> None:

@@ -126,8 +126,9 @@ def tell(conf: Mapping[str, object], member: StaticMember, deadline: Deadline, *
     if (why := cannot(conf)) is not None:
         raise Failed(why)
     context = tls.context(conf) if tls.uses_tls(conf) else None
-    asked, read = (encode_heartbeat(member, leave=leave), decode_heartbeat)
-    if not member.member_id:
+    if member.member_id:
+        asked, read = encode_heartbeat(member, leave=leave), decode_heartbeat
+    else:
         asked, read = encode_leave(member), decode_leave
     failure = "no address"
     for host, port in bootstrap(conf):

@@ -55,7 +55,7 @@ class FunctionWriter:
             remedy = (
                 f"it returned a {kind}, and nothing is written: let it end the write itself, by .save() or .append()"
             )
-            raise SettingError("write", _name(self.function), remedy)
+            raise SettingError("write", name_of_call(self.function), remedy)
 
     def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:  # noqa: ARG002 - the port's
         """Return False. A function cannot know whether the batch is finished: Redis knows."""
@@ -63,10 +63,6 @@ class FunctionWriter:
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
         """Do nothing. A function is not told."""
-
-
-def _name(function: WriteFunction) -> str:
-    return name_of_call(function)
 
 
 def writer_of(write: Writer | WriteFunction, safe: Safe | None) -> Writer:
@@ -79,7 +75,7 @@ def writer_of(write: Writer | WriteFunction, safe: Safe | None) -> Writer:
         if safe is not None:
             raise SettingError("safe", safe, "leave it out: this writer says by itself why it is safe")
         return write
-    check_returns("write", write, _name(write))
+    check_returns("write", write, name_of_call(write))
     if safe is None or safe not in get_args(Safe):
         raise SettingError(
             "safe",

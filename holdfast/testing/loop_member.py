@@ -94,6 +94,11 @@ class LoopMember(Member):
         for place in [place for place in self._handed_out if place[0] in partitions]:
             self._said(place, well=False)
 
+    def done_elsewhere(self, partition: Partition, offset: int) -> None:
+        """Note that another program has said that what the loop has below that offset is done."""
+        for place in [place for place in self._handed_out if place[0] == partition and place[1] < offset]:
+            self._said(place, well=True)
+
     # ---- the loop
     def _main(self) -> None:
         loop, driven = self._loop, self.driven
@@ -285,6 +290,11 @@ class _Driven(Driven):
         """Implements `Driven.dismiss`."""
         self._member.dismissed(partitions)
         super().dismiss(partitions)
+
+    def done_elsewhere(self, partition: Partition, offset: int) -> None:
+        """Implements `Driven.done_elsewhere`."""
+        self._member.done_elsewhere(partition, offset)
+        super().done_elsewhere(partition, offset)
 
 
 class _Moves(Moves):

@@ -124,6 +124,8 @@ class LoopOffsets:
         """Whether the loop has something to commit there: the client says _NO_OFFSET where all is committed."""
         self._stood = {each: at for each, at in self._stood.items() if each.phase is Phase.OWNED}
         stood = self._stood.get(owner)
+        if owner.elsewhere > owner.ledger.watermark:
+            return False  # it would go back behind what another program has committed
         return owner.moved_at > 0 if stood is None else stood != owner.ledger.watermark
 
     def _skipped(self, below: Mapping[Partition, int]) -> dict[Partition, int]:

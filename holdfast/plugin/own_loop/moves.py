@@ -17,8 +17,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Drop, Mark
+from holdfast.errors import SourceError
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.events import SourceTrouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,9 +62,14 @@ class Moves:
     # ---- inside
     def _made(self, owner: Ownership, offset: int) -> bool:
         """False = not yet."""
+        if self._ended_from(owner, offset):
+            self._settle()  # it is done, so the move is behind it
+            if self._ended_from(owner, offset):
+                return False
         ledger = owner.ledger
         if offset < ledger.watermark:
             self._user.dismiss([owner.partition])
+            self._commit(owner.partition, offset)
             self._ours.restart(owner.partition, offset)
             return True
         position = self._user.position(owner.partition)
@@ -84,12 +91,24 @@ class Moves:
         self._user.passes(owner, offset)
         return True
 
+    def _commit(self, partition: Partition, offset: int) -> None:
+        """Commit where a replay begins: its partition may go before it is taken over anew."""
+        try:
+            self._ours.source.commit({partition: offset})
+        except SourceError as error:
+            self._parts.tell(SourceTrouble(error=str(error)))
+
     @staticmethod
     def _comes_to(owner: Ownership, offset: int, position: int | None) -> bool:
         """Whether that offset is the next to be returned anyway, or lies on the way of what is returned again."""
         if position is None:
             return not owner.entries and owner.ledger.next == offset
         return position == offset or owner.ledger.next <= offset < position
+
+    @staticmethod
+    def _ended_from(owner: Ownership, offset: int) -> bool:
+        """Whether something at or above that offset has ended, and the store has not acknowledged it."""
+        return any(each.gate is Gate.ENDED and each.records[-1].offset >= offset for each in owner.entries.values())
 
     def _forgotten(self, owner: Ownership, offset: int) -> bool:
         """Forget at the store what is done from there on. False = it does not answer.
@@ -98,9 +117,7 @@ class Moves:
         is said anew. A crash right here repeats that.
         """
         parts, watermark = self._parts, owner.ledger.watermark
-        self._settle()
-        ended = any(each.gate is Gate.ENDED and each.records[-1].offset >= offset for each in owner.entries.values())
-        if ended or not parts.outage.may_ask:
+        if not parts.outage.may_ask:
             return False
         done: list[int] = []
         at = watermark

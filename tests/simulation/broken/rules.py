@@ -319,8 +319,8 @@ RULES = (
     Broken(
         name="a-foreign-offset-covers-one-more",
         file="plugin/engine/partition/elsewhere.py",
-        rule="        parts = self._parts\n        self._loop.done_elsewhere(owner.partition, offset)\n",
-        instead="        parts, offset = self._parts, offset + 1\n        self._loop.done_elsewhere(owner.partition, offset)\n",
+        rule="        self._loop.done_elsewhere(owner.partition, offset)\n",
+        instead="        offset += 1\n        self._loop.done_elsewhere(owner.partition, offset)\n",
         breaks="P1: the record at an offset that another program has committed counts as done",
     ),
     Broken(

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Settings
 from holdfast.errors import SourceUnavailable
-from holdfast.plugin.events import AdvanceHonoured, CommitOverwritten, MuchInHand
+from holdfast.plugin.events import AdvanceHonoured, CommitOverwritten, MuchInHand, StoreDown
 from tests.harness.engine import Bench, FlakyClaims, numbered, partition
 from tests.harness.waiting import until
 from tests.unit.engine.test_driven import Loops, end, take, taken
@@ -79,6 +79,24 @@ class TestAnApp:
             store.come_back()
             bench.wait_committed(10)
         assert sorted(bench.work.values()) == numbered("x", range(4, 10))
+
+    def test_while_the_store_does_not_answer_no_commit_goes_back_behind_it_either(self) -> None:
+        store = FlakyClaims()
+        with Bench(claims=store) as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(20)))
+            bench.work.hold("x2")
+            member = bench.member(settings=replace(SETTINGS, commit_refresh_s=0.3))
+            bench.wait(lambda: "x2" in bench.work.starts())
+            bench.wait_committed(2)
+            store.go_down(["mark"])
+            bench.group.set_offset(P0, 15)
+            bench.wait(lambda: member.told(StoreDown))
+            bench.work.let_go()
+            store.come_back()
+            bench.wait(lambda: member.told(AdvanceHonoured))
+            assert bench.group.offset(P0) == 15
+            bench.wait_committed(20)
+        assert sorted(bench.work.values()) == sorted(numbered("x", [0, 1, 2, *range(15, 20)]))
 
     def test_a_lower_one_is_told_and_ours_is_committed_anew(self) -> None:
         with Bench() as bench:

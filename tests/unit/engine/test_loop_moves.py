@@ -167,6 +167,49 @@ def test_what_was_done_above_a_seek_is_replayed_by_a_successor_too(loops: Loops)
     assert successors(loops) == [0, 3, 4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("below", [0, 2], ids=["behind an open one", "at the watermark"])
+def test_what_has_ended_and_is_not_marked_yet_comes_again_after_a_seek(loops: Loops, below: int) -> None:
+    loops.produce(*numbered("r", range(10)))
+    loop = loops.loop("explicit")
+    assert got(loop, 5) == [0, 1, 2, 3, 4]
+    for offset in range(below):
+        loop.end(partition(), offset)
+    settled(loop)
+    for offset in (2, 3, 4):
+        loop.end(partition(), offset)
+    seek(loop, 3)
+    assert got(loop, 2) == [3, 4]
+    crash(loops, loop)
+    assert set(range(3, 10)) <= set(successors(loops))
+
+
+def test_a_replay_is_committed_before_its_partition_can_go(loops: Loops) -> None:
+    loops.produce(*numbered("r", range(10)))
+    loop = loops.loop("explicit", commit_interval_s=60.0)
+    got(loop, 8)
+    for offset in range(8):
+        loop.end(partition(), offset)
+    settled(loop)
+    seek(loop, 6)
+    assert loops.committed() == 6
+
+
+def test_a_commit_of_before_a_replay_that_comes_late_takes_nothing_of_it_away(loops: Loops) -> None:
+    loops.produce(*numbered("r", range(10)))
+    loop = loops.loop("explicit")
+    got(loop, 8)
+    for offset in range(8):
+        loop.end(partition(), offset)
+    until(lambda: take(loop, 1) is not None and loops.committed() == 8)
+    group = loops.broker.group("g")
+    before = group.committed[partition()]
+    seek(loop, 2)
+    assert got(loop, 1) == [2]
+    group.committed[partition()] = before
+    crash(loops, loop)
+    assert successors(loops) == [2, 3, 4, 5, 6, 7, 8, 9]
+
+
 @pytest.mark.parametrize("done_when", MODES)
 def test_a_seek_to_where_the_loop_stands_fetches_nothing_anew(loops: Loops, done_when: DoneWhen) -> None:
     """Loops do it after each pause."""

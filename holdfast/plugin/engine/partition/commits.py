@@ -41,7 +41,7 @@ class Commits:
         source: where to.
         settings: how often.
         clock: the engine's.
-        advanced: takes what lies below an offset that is not ours for done; False = not now.
+        advanced: takes what lies below an offset that is not ours for done; it is asked again until that is so.
         tell: whom to tell.
     """
 
@@ -51,7 +51,7 @@ class Commits:
         settings: Settings,
         clock: Clock,
         *,
-        advanced: Callable[[Ownership, int], bool],
+        advanced: Callable[[Ownership, int], None],
         tell: Callable[[Event], None],
     ) -> None:
         self._source, self._settings, self._clock = source, settings, clock
@@ -70,6 +70,9 @@ class Commits:
         if now >= self._next:
             self._next = now + self._settings.commit_interval_s
             owners = list(owners)
+            for owner in owners:
+                if owner.phase is Phase.OWNED and owner.elsewhere > owner.ledger.watermark:
+                    self._advanced(owner, owner.elsewhere)  # where the store did not answer before
             self.commit_moved(owners)
             every_s = self._settings.commit_refresh_s
             every_s = min(every_s, _LOOK_EACH_S) if self.others_commit else every_s
@@ -98,8 +101,9 @@ class Commits:
     def _is_ours(self, owner: Ownership, found: object) -> bool:
         """Whether a commit of ours belongs there. Args: found: the group's offset; None = there is none (any more)."""
         if isinstance(found, Committed) and not found.ours and found.offset >= owner.ledger.watermark:
-            if found.offset == owner.ledger.watermark or self._advanced(owner, found.offset):
-                owner.elsewhere, owner.committed_at = found.offset, self._clock.now()
+            owner.elsewhere, owner.committed_at = found.offset, self._clock.now()
+            if found.offset > owner.ledger.watermark:
+                self._advanced(owner, found.offset)
             return False
         if isinstance(found, Committed) and not found.ours:
             committed = owner.committed if owner.committed is not None else owner.ledger.watermark

@@ -29,10 +29,12 @@ class Elsewhere:
     def __init__(self, parts: Parts, loop: Loop) -> None:
         self._parts, self._loop = parts, loop
 
-    def done_below(self, owner: Ownership, offset: int) -> bool:
-        """Take it that all below that offset is done, which is above the watermark. False = the store does not answer,
-        and nothing was changed that a later call does not complete."""
+    def done_below(self, owner: Ownership, offset: int) -> None:
+        """Take it that all below that offset is done, which is above the watermark. Where the store does not answer, a
+        later call has to complete it."""
         parts = self._parts
+        if not parts.outage.may_ask:
+            return
         self._loop.done_elsewhere(owner.partition, offset)
         self._loop.settle()
         unstarted = [
@@ -48,7 +50,7 @@ class Elsewhere:
         started = OffsetSet([each for entry in had for each in entry.offsets])
         passed = [each for span in ledger.open_below(offset) for each in started.gaps(span)]
         if not passed:
-            return True
+            return
         watermark = ledger.watermark_with(passed) if started or offset <= ledger.next else offset
         done = Runs([range(max(each.start, watermark), each.stop) for each in passed if each.stop > watermark])
         with parts.outage.asking():
@@ -61,4 +63,3 @@ class Elsewhere:
                 owner.seek_needed, owner.second_look = True, None
             records = sum(map(len, passed))
             parts.tell(AdvanceHonoured(partition=owner.partition, offset=offset, records=records))
-        return not parts.outage.down

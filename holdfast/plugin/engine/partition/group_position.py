@@ -23,15 +23,16 @@ class GroupPosition(NamedTuple):
 def group_position(committed: Committed | None, known: Acquired) -> GroupPosition:
     """Hold the committed offset against what the store knows.
 
-    Who has set an offset is honoured. An offset of ours cannot take anything back, so the higher one counts; unmarked
-    ones (RocketMQ's) say nothing where the store knows something.
+    Who has set an offset is honoured. An offset of ours cannot take anything back, so the higher one counts; but for one
+    that may be of before a reset (`Acquired.again`), and come late: the store's counts. Unmarked ones (RocketMQ's) say
+    nothing where the store knows something.
     """
     if committed is not None and not committed.ours:
         return GroupPosition(committed.offset, foreign=True)
     if committed is None and is_new(known):
         return GroupPosition(None, foreign=False)
     at = known.watermark
-    if committed is not None and (committed.marked or is_new(known)):
+    if committed is not None and (is_new(known) or (committed.marked and committed.offset > known.again)):
         at = max(at, committed.offset)
     return GroupPosition(OffsetSet(known.done).first_missing(at), foreign=False)
 

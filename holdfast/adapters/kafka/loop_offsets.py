@@ -148,9 +148,7 @@ class LoopOffsets:
             return False
         if owner.phase in (Phase.RESETTING, Phase.ADOPTING):  # earlier, it may be a commit that comes late
             return offset >= owner.adopting
-        entries = owner.entries.values()
-        unreturned = any(entry.gate in _UNRETURNED and entry.record.offset < offset for entry in entries)
-        return owner.phase is Phase.OWNED and (unreturned or owner.ledger.next < offset)
+        return owner.phase is Phase.OWNED and (_unreturned(owner, offset) or owner.ledger.next < offset)
 
     def _owners(self, below: Mapping[Partition, int] | None) -> list[Ownership]:
         return [owner for owner in self._family.owners.values() if below is None or owner.partition in below]
@@ -194,13 +192,21 @@ class LoopOffsets:
             driven.work()
 
     def position(self, one: TopicPartition) -> TopicPartition:
-        """Behind the last record that was returned."""
+        """Behind the last record that was returned; and behind what follows it and is none to be returned."""
         partition = Partition(one.topic, one.partition)
-        ours = self._family.ours
-        position = ours.wishes.get(
-            partition, self._driven.user.position(partition) if partition in ours.by_partition else None
-        )
+        position = self._family.ours.wishes.get(partition)
+        if position is None:
+            position = self._read_up_to(partition)
         return TopicPartition(one.topic, one.partition, _INVALID if position is None else position)
+
+    def _read_up_to(self, partition: Partition) -> int | None:
+        owner = self._family.ours.by_partition.get(partition)
+        if owner is None:
+            return None
+        returned, ledger = self._driven.user.position(partition), owner.ledger
+        if owner.phase is not Phase.OWNED or ledger.next == ledger.first or _unreturned(owner, ledger.next):
+            return returned
+        return max(ledger.next, returned or 0)
 
     def next_told(self) -> Message | None:
         """Take the next message that carries an error, and may be returned now."""
@@ -234,8 +240,7 @@ class LoopOffsets:
         if partition in self._driven.user.held:
             return True
         owner = self._family.owners.get(partition)
-        entries = () if owner is None else owner.entries.values()
-        return any(entry.gate in _UNRETURNED and entry.record.offset < offset for entry in entries)
+        return owner is not None and _unreturned(owner, offset)
 
     def seek(self, one: TopicPartition) -> None:
         """Read on from there; inside of on_assign when that has returned, like what it assigns. Raises KafkaException,
@@ -284,6 +289,11 @@ class LoopOffsets:
 
     def _resolved(self, one: TopicPartition) -> int:
         return self._source.resolve(Partition(one.topic, one.partition), one.offset, Deadline(_ASK_S, SYSTEM_CLOCK))
+
+
+def _unreturned(owner: Ownership, below: int) -> bool:
+    """Whether something that is here and lies below that offset was not returned."""
+    return any(entry.gate in _UNRETURNED and entry.record.offset < below for entry in owner.entries.values())
 
 
 def is_place(offset: int) -> bool:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from holdfast.errors import SettingError
 from tests.contracts.kafka.alike import MODES, Side, draw, told
@@ -113,6 +113,38 @@ def test_a_partition_that_is_paused_tells_no_end(sides: Any) -> None:
         assert [each.consumer.poll(0.1) for _ in range(10)] == [None] * 10
         each.consumer.resume([each.here()])
         until(lambda: (one := each.consumer.poll(0.1)) is not None and one.error().code() == ends)  # noqa: B023 - as above
+
+
+@pytest.mark.parametrize("sent", [["abort"], ["commit"], ["commit", "abort"], ["commit", "abort", "commit"]])
+def test_a_loop_that_reads_to_its_end_by_position_comes_to_the_end_of_a_log_of_transactions(
+    sides: Any, kafka: KafkaServer, sent: list[str]
+) -> None:
+    for each in _assigned(sides, "commits", lambda *_: None):
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": each.topic, "log_level": 0})
+        producer.init_transactions(20.0)
+        for end in sent:
+            producer.begin_transaction()
+            for _ in range(3):
+                producer.produce(each.topic, b"x", partition=0)
+            producer.flush(20.0)
+            (producer.commit_transaction if end == "commit" else producer.abort_transaction)(20.0)
+        returned: list[int] = []
+
+        def is_at_the_end(each: Side = each, returned: list[int] = returned) -> bool:
+            if (one := each.consumer.poll(0.1)) is not None:
+                returned.append(one.offset())
+            [position] = each.consumer.position([each.here()])
+            assert not returned or position.offset > returned[-1]
+            return bool(position.offset == each.consumer.get_watermark_offsets(each.here(), 20.0)[1])
+
+        until(is_at_the_end)
+        behind = [
+            offset
+            for number, end in enumerate(sent)
+            if end == "commit"
+            for offset in range(3 + 4 * number, 6 + 4 * number)
+        ]
+        assert returned == [0, 1, 2, *behind]
 
 
 def test_a_consumer_of_no_group_commits_for_it(sides: Any) -> None:

@@ -23,9 +23,9 @@ class GroupPosition(NamedTuple):
 def group_position(committed: Committed | None, known: Acquired) -> GroupPosition:
     """Hold the committed offset against what the store knows.
 
-    Who has set an offset is honoured. An offset of ours cannot take anything back, so the higher one counts. But not one
-    that may have been sent before a reset and have come late: none above `Acquired.again` was. Unmarked ones
-    (RocketMQ's) say nothing where the store knows something.
+    Who has set an offset is honoured. An offset of ours cannot take anything back, so the higher one counts; but one
+    that is not above `Acquired.again` may have been sent before a reset, and have come late: then the store's counts.
+    Unmarked ones (RocketMQ's) say nothing where the store knows something.
     """
     if committed is not None and not committed.ours:
         return GroupPosition(committed.offset, foreign=True)

@@ -27,12 +27,13 @@ class Ledger:
     and commit: so each change is one statement, and never says that something is done which is not.
     """
 
-    __slots__ = ("_done", "_next", "_starts", "_stops")
+    __slots__ = ("_done", "_next", "_starts", "_stops", "first")
 
     def __init__(self, start: int, done: Collection[int] = ()) -> None:
         """Args: start: the first offset to come; done: offsets from `start` on that are done, as a set for the ledger
         alone if it is an OffsetSet."""
-        self._next = start
+        #: The first offset to come.
+        self.first = self._next = start
         #: Known from the store, not polled yet.
         self._done = done if isinstance(done, OffsetSet) else OffsetSet(done)
         # Polled and not settled: range number i goes from _starts[i] up to, without, _stops[i]. Ascending.

@@ -307,8 +307,8 @@ class _Moves(Moves):
     def _made(self, owner: Ownership, offset: int) -> bool:
         at, ledger = self._user.position(owner.partition), owner.ledger
         at = ledger.watermark if at is None else at
-        back = offset < ledger.watermark
         made = super()._made(owner, offset)
+        back = owner.phase is not Phase.OWNED  # the partition is taken over anew
         if made and (back or owner.ledger is not ledger):
             self._member.moved(owner, offset, at, back=back)
         return made

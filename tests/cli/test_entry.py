@@ -210,3 +210,20 @@ def test_debug_shows_the_traceback(redis_url: str) -> None:
     )
     assert ran.returncode == 1
     assert "Traceback" in ran.stderr
+
+
+@pytest.mark.parametrize("at", ["holdfast.adapters.cli.entry", "holdfast.adapters.cli.plan", "holdfast.errors"])
+def test_ctrl_c_while_a_command_is_imported_is_one_line(at: str) -> None:
+    """An import takes as long as a command that only looks."""
+    code = f"""if True:
+        import sys
+        class Struck:
+            def find_spec(self, name, *_):
+                if name == {at!r}:
+                    raise KeyboardInterrupt
+        sys.meta_path.insert(0, Struck())
+        from holdfast.adapters.cli import main
+        sys.exit(main(["lag"]))
+    """
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (130, "holdfast: interrupted\n")

@@ -11,8 +11,8 @@ from contextlib import closing
 from functools import partial
 
 from examples.rocketmq.shop import parser
-from holdfast.adapters.rocketmq.offset_tool import RocketMQOffsetTool
 from holdfast.adapters.rocketmq.remoting import RemotingClient
+from holdfast.adapters.rocketmq.tools.offsets import RocketMQOffsetTool
 from holdfast.timing import Deadline
 
 #: A member that was killed stays in a broker's list for 120 s where its connection did not end.

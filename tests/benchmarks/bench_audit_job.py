@@ -107,8 +107,8 @@ def _rate(what: str, events: int, took_s: float, cpu_s: float) -> Row:
 
 def _files(folder: Path, lines: int) -> Row:
     from holdfast.adapters.sqlite.tables import SqliteTables  # noqa: PLC0415 - as the command has it
-    from holdfast.plugin.audit_report.judge.reading import judged_files  # noqa: PLC0415 - as below
-    from holdfast.plugin.audit_report.judge.settings import AuditSettings  # noqa: PLC0415 - as below
+    from holdfast.tools.audit_report.judge.reading import judged_files  # noqa: PLC0415 - as below
+    from holdfast.tools.audit_report.judge.settings import AuditSettings  # noqa: PLC0415 - as below
 
     began, cpu_s = time.perf_counter(), time.process_time()
     with SqliteTables() as tables:
@@ -163,8 +163,8 @@ def _flat(what: str, sizes: list[int], unit: float, named: str) -> Row:
 
 
 def _live(spans: int) -> list[Row]:
-    from holdfast.plugin.audit_report.judge.kept import LiveSettings  # noqa: PLC0415 - as above
-    from holdfast.plugin.audit_report.judge.live import LiveGroup  # noqa: PLC0415 - as above
+    from holdfast.tools.audit_report.judge.kept import LiveSettings  # noqa: PLC0415 - as above
+    from holdfast.tools.audit_report.judge.live import LiveGroup  # noqa: PLC0415 - as above
 
     live, sizes = LiveGroup("bench", LiveSettings(remember_s=_REMEMBER_S)), []
     lines = [line for _, line in events(spans)]

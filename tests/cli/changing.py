@@ -13,19 +13,19 @@ from confluent_kafka import Producer
 from holdfast import RedisClaims, RedisCoordinator
 from holdfast.adapters.cli.replay import CHUNK
 from holdfast.adapters.cli.replayed import NAMESPACE, names_of
-from holdfast.adapters.kafka.dead_letter_tool import KafkaDeadLetterTool
-from holdfast.adapters.kafka.offset_tool import KafkaOffsetTool
+from holdfast.adapters.kafka.tools.dead_letters import KafkaDeadLetterTool
+from holdfast.adapters.kafka.tools.offsets import KafkaOffsetTool
 from holdfast.adapters.parquet.tables import ParquetTables
-from holdfast.adapters.rocketmq.dead_letter_tool import RocketMQDeadLetterTool
-from holdfast.adapters.rocketmq.offset_tool import RocketMQOffsetTool
 from holdfast.adapters.rocketmq.remoting import RemotingClient
+from holdfast.adapters.rocketmq.tools.dead_letters import RocketMQDeadLetterTool
+from holdfast.adapters.rocketmq.tools.offsets import RocketMQOffsetTool
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Token
 from holdfast.dedup.groups import Member
 from holdfast.dedup.redis_admin import KeyState, RedisAdmin
 from holdfast.plugin.assign import strategy_of
-from holdfast.plugin.audit_report.pages.build import audit_of
-from holdfast.plugin.audit_report.verdicts import Verdict
 from holdfast.timing import Deadline
+from holdfast.tools.audit_report.pages.build import audit_of
+from holdfast.tools.audit_report.verdicts import Verdict
 from tests.cli.bench import lay_out
 from tests.harness.kafka_brokers import all_of
 from tests.harness.rocketmq_field import Field
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from holdfast.plugin.tool_ports import DeadLetterTool, OffsetTool
     from holdfast.records import Partition
+    from holdfast.tools.ports import DeadLetterTool, OffsetTool
     from tests.harness.servers.kafka import KafkaServer
     from tests.harness.servers.rocketmq import RocketMQServer
 

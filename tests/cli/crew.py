@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from holdfast.adapters.kafka.group_view import KafkaGroupViews
+from holdfast.adapters.kafka.tools.groups import KafkaGroupViews
 from holdfast.errors import UnknownGroup
 from holdfast.timing import Deadline
 from tests.cli.bench import holdfast
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
 
-    from holdfast.plugin.advice.group_view import GroupView
+    from holdfast.tools.advice.group_view import GroupView
     from tests.cli.conftest import Here
     from tests.harness.servers.kafka import KafkaServer
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.plugin.audit_report import tables as t
+from holdfast.tools.audit_report import tables as t
 from tests.docs.sample_audit import sample, write
 from tests.spark.audit.synthetic import played
 from tests.unit.test_audit_report import summary

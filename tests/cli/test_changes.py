@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 
 from holdfast import RedisClaims
 from holdfast.adapters.cli.replayed import NAMESPACE, names_of
-from holdfast.adapters.kafka.dead_letter_tool import KafkaDeadLetterTool
-from holdfast.adapters.kafka.offset_tool import KafkaOffsetTool
+from holdfast.adapters.kafka.tools.dead_letters import KafkaDeadLetterTool
+from holdfast.adapters.kafka.tools.offsets import KafkaOffsetTool
 from holdfast.dedup.claims import Claim, ClaimKey, Token
 from holdfast.dedup.redis_admin import KeyState, RedisAdmin
 from holdfast.timing import Deadline

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from holdfast import RedisClaims
 from holdfast.adapters.cli.replayed import NAMESPACE, names_of
-from holdfast.adapters.kafka.dead_letter_tool import KafkaDeadLetterTool
+from holdfast.adapters.kafka.tools.dead_letters import KafkaDeadLetterTool
 from holdfast.timing import Deadline
 from tests.cli.bench import ROOT, Shop, holdfast, lay_out, lines
 from tests.harness.kafka_brokers import all_of

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from examples.lab.mock_broker import MockCluster, librdkafka
-from holdfast.plugin.advice.doctor import Severity, Watched, examine_group
 from holdfast.timing import Deadline
+from holdfast.tools.advice.doctor import Severity, Watched, examine_group
 from tests.cli.bench import lines
 from tests.cli.crew import Crew
 from tests.harness.kafka_brokers import closed_port
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from holdfast.plugin.advice.doctor import Finding
-    from holdfast.plugin.advice.group_view import GroupView
+    from holdfast.tools.advice.doctor import Finding
+    from holdfast.tools.advice.group_view import GroupView
     from tests.cli.conftest import Here
     from tests.harness.servers.kafka import KafkaServer
 

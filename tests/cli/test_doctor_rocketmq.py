@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
 from holdfast.adapters.rocketmq.remoting import RemotingClient, Subscription
 from holdfast.adapters.rocketmq.remoting.membership import Consumer
+from holdfast.adapters.rocketmq.tools.groups import RocketMQGroupViews
 from holdfast.timing import Deadline
 from tests.cli.bench import lines
 from tests.golden.oracle import ROCKETMQ_LIB, Oracle
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterator
 
-    from holdfast.plugin.advice.group_view import GroupView
+    from holdfast.tools.advice.group_view import GroupView
     from tests.cli.conftest import Here
     from tests.harness.servers.rocketmq import RocketMQServer
 

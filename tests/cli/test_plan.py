@@ -11,8 +11,8 @@ import pytest
 
 from holdfast import RedisClaims, RedisCoordinator
 from holdfast.adapters.cli.lag_rates import names
-from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
 from holdfast.adapters.rocketmq.remoting import RemotingClient
+from holdfast.adapters.rocketmq.tools.groups import RocketMQGroupViews
 from holdfast.plugin.assign.java import offsets_partition
 from holdfast.timing import Deadline
 from tests.cli.bench import holdfast
@@ -25,7 +25,7 @@ from tests.harness.waiting import PATIENCE_S
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.plugin.advice.group_view import GroupView
+    from holdfast.tools.advice.group_view import GroupView
     from tests.cli.conftest import Here
     from tests.harness.servers.kafka import KafkaServer
     from tests.harness.servers.rocketmq import RocketMQServer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import RedisClaims
-from holdfast.adapters.kafka.offset_tool import KafkaOffsetTool
+from holdfast.adapters.kafka.tools.offsets import KafkaOffsetTool
 from holdfast.dedup.claims import Acquired, LetGo
 from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.timing import Deadline

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer
 
-from holdfast.plugin.advice.emit import KafkaBrokers, Sheet, Workload, for_kafka, for_rocketmq
 from holdfast.timing import Deadline
+from holdfast.tools.advice.emit import KafkaBrokers, Sheet, Workload, for_kafka, for_rocketmq
 from tests.golden.oracle import ROCKETMQ_LIB, Oracle
 from tests.harness.waiting import PATIENCE_S
 

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.adapters.parquet.tables import ParquetTables
-from holdfast.plugin.audit_report import tables as t
-from holdfast.plugin.audit_report.pages.build import audit_of
-from holdfast.plugin.audit_report.pages.page import page, pictures
+from holdfast.tools.audit_report import tables as t
+from holdfast.tools.audit_report.pages.build import audit_of
+from holdfast.tools.audit_report.pages.page import page, pictures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from holdfast.plugin.audit_report.columns import Table
-    from holdfast.plugin.audit_report.pages.model import Audit
+    from holdfast.tools.audit_report.columns import Table
+    from holdfast.tools.audit_report.pages.model import Audit
 
     Rows = Mapping[Table, Iterable[Mapping[str, Any]]]
 

@@ -13,9 +13,9 @@ import pytest
 
 from holdfast.dedup.groups import GroupMember
 from holdfast.plugin.assign.kafka import range_, round_robin
-from holdfast.plugin.assign.movement import movement
 from holdfast.plugin.assign.rocketmq import average, by_circle
 from holdfast.plugin.assign.sticky import sticky
+from holdfast.tools.movement import movement
 from tests.docs.worked_examples import (
     ALIKE,
     DIFFERING,
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.dedup.groups import Strategy
-    from holdfast.plugin.assign.members import Subscriber
-    from holdfast.plugin.assign.movement import Movement, Weighed
+    from holdfast.plugin.assign.members import Subscriber, Weighed
     from holdfast.records import Partition
+    from holdfast.tools.movement import Movement
     from tests.golden.oracle import Oracle
 
     Plan = Mapping[Partition, str]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.plugin.advice import doctor
+from holdfast.tools.advice import doctor
 
 if TYPE_CHECKING:
-    from holdfast.plugin.advice.doctor import Rule
+    from holdfast.tools.advice.doctor import Rule
 
 DOC = (Path(__file__).parents[2] / "docs" / "operations" / "doctor.md").read_text(encoding="utf-8")
 RULES: list[Rule[Any]] = [*doctor.CONF_RULES, *doctor.GROUP_RULES, *doctor.JOINING_RULES]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.plugin.advice.rules.conf import DEFAULTS, Client
+from holdfast.tools.advice.rules.conf import DEFAULTS, Client
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "timing.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("| `")]

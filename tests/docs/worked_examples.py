@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.groups import GroupMember
 from holdfast.plugin.assign.kafka import range_, round_robin
 from holdfast.plugin.assign.members import Subscriber
-from holdfast.plugin.assign.movement import movement
-from holdfast.plugin.assign.picture import Panel, before_and_after, draw, evenness
 from holdfast.plugin.assign.rocketmq import average, by_circle
 from holdfast.plugin.assign.sticky import sticky
 from holdfast.records import Partition
+from holdfast.tools.movement import movement
+from holdfast.tools.picture import Panel, before_and_after, draw, evenness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.plugin.assign.movement import Weighed
+    from holdfast.plugin.assign.members import Weighed
 
     Plan = Mapping[Partition, str]
 

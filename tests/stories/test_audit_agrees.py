@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.adapters.parquet.tables import ParquetTables
-from holdfast.plugin.audit_report.pages.build import audit_of
+from holdfast.tools.audit_report.pages.build import audit_of
 from tests.harness.group.audited import Audited
 from tests.stories import stories_crash, stories_graceful
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.plugin.audit_report.judge.live import LiveGroup
-from holdfast.plugin.audit_report.judge.reading import judged_files
-from holdfast.plugin.audit_report.judge.settings import AuditSettings
-from holdfast.plugin.audit_report.judge.unread import sorted_out
+from holdfast.tools.audit_report.judge.live import LiveGroup
+from holdfast.tools.audit_report.judge.reading import judged_files
+from holdfast.tools.audit_report.judge.settings import AuditSettings
+from holdfast.tools.audit_report.judge.unread import sorted_out
 from tests.spark.audit.damaged import HOW, damaged
 from tests.spark.audit.streamed import gaps
 from tests.spark.audit.synthetic import MIXES, Group, played

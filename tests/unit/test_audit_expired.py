@@ -22,12 +22,12 @@ from holdfast.plugin.audit.schema import (
     Stopped,
     encode,
 )
-from holdfast.plugin.audit_report.judge.kept import LiveSettings
-from holdfast.plugin.audit_report.judge.live import LiveGroup
-from holdfast.plugin.audit_report.judge.reading import judged_files
-from holdfast.plugin.audit_report.judge.settings import AuditSettings
-from holdfast.plugin.audit_report.pages.build import audit_of
-from holdfast.plugin.audit_report.pages.words import mood, remarks, verdict
+from holdfast.tools.audit_report.judge.kept import LiveSettings
+from holdfast.tools.audit_report.judge.live import LiveGroup
+from holdfast.tools.audit_report.judge.reading import judged_files
+from holdfast.tools.audit_report.judge.settings import AuditSettings
+from holdfast.tools.audit_report.pages.build import audit_of
+from holdfast.tools.audit_report.pages.words import mood, remarks, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

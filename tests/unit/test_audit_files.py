@@ -13,9 +13,9 @@ import pytest
 from holdfast import Audit, FileEvents, LoopAudit
 from holdfast.errors import EventUnreadable, SettingError
 from holdfast.plugin.audit.schema import Assigned, Outcome, Place, Progress, Revoked, Spans, Stopped, decode
-from holdfast.plugin.audit_report.judge.reading import judged_files
-from holdfast.plugin.audit_report.judge.settings import AuditSettings
 from holdfast.timing import Deadline
+from holdfast.tools.audit_report.judge.reading import judged_files
+from holdfast.tools.audit_report.judge.settings import AuditSettings
 
 if TYPE_CHECKING:
     from holdfast.plugin.audit.schema import Event

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import SettingError
-from holdfast.plugin.audit_report.judge.kept import LiveSettings
-from holdfast.plugin.audit_report.judge.live import LiveGroup
+from holdfast.tools.audit_report.judge.kept import LiveSettings
+from holdfast.tools.audit_report.judge.live import LiveGroup
 from tests.spark.audit.endless import AT_MS, Endless
 from tests.spark.audit.synthetic import MIXES, Group, played, stood_still
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.adapters.parquet.tables import ParquetTables
-from holdfast.plugin.audit_report.judge.kept import LiveSettings
-from holdfast.plugin.audit_report.judge.live import LiveGroup
-from holdfast.plugin.audit_report.judge.unread import sorted_out
-from holdfast.plugin.audit_report.pages.build import audit_of
-from holdfast.plugin.audit_report.pages.words import mood
-from holdfast.plugin.audit_report.tables import TABLES
+from holdfast.tools.audit_report.judge.kept import LiveSettings
+from holdfast.tools.audit_report.judge.live import LiveGroup
+from holdfast.tools.audit_report.judge.unread import sorted_out
+from holdfast.tools.audit_report.pages.build import audit_of
+from holdfast.tools.audit_report.pages.words import mood
+from holdfast.tools.audit_report.tables import TABLES
 from tests.docs.sample_audit import write
 from tests.spark.audit.planted import AT_MS, Case, cases, documented, said, verdicts, wrong
 

@@ -9,17 +9,17 @@ import pytest
 from holdfast.adapters.parquet.tables import ParquetTables
 from holdfast.adapters.parquet.writing import write_tables
 from holdfast.adapters.sqlite.tables import SqliteTables
-from holdfast.plugin.audit_report import tables as t
-from holdfast.plugin.audit_report.pages.build import audit_of
-from holdfast.plugin.audit_report.pages.page import page
-from holdfast.plugin.audit_report.pages.reading import Steps
+from holdfast.tools.audit_report import tables as t
+from holdfast.tools.audit_report.pages.build import audit_of
+from holdfast.tools.audit_report.pages.page import page
+from holdfast.tools.audit_report.pages.reading import Steps
 from tests.docs.sample_audit import sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from holdfast.plugin.audit_report.pages.reading import TableReader
+    from holdfast.tools.audit_report.pages.reading import TableReader
 
 _RUNS: list[dict[str, Any]] = [
     {"group": "g", "member": "m", "run": "c", "handled": 3, "share": 0.5, "complete": True},

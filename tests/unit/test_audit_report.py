@@ -10,22 +10,22 @@ import pytest
 
 from holdfast.adapters.parquet.tables import ParquetTables
 from holdfast.errors import SettingError
-from holdfast.plugin.audit_report import tables as t
-from holdfast.plugin.audit_report.pages import tables as shown
-from holdfast.plugin.audit_report.pages.build import MOST_GROUPS, audit_of
-from holdfast.plugin.audit_report.pages.page import page, pictures
-from holdfast.plugin.audit_report.pages.reading import Steps
-from holdfast.plugin.audit_report.pages.style import AT_LEAST_PX
-from holdfast.plugin.audit_report.pages.words import mood, remarks, verdict
-from holdfast.plugin.audit_report.verdicts import KeyCause
+from holdfast.tools.audit_report import tables as t
+from holdfast.tools.audit_report.pages import tables as shown
+from holdfast.tools.audit_report.pages.build import MOST_GROUPS, audit_of
+from holdfast.tools.audit_report.pages.page import page, pictures
+from holdfast.tools.audit_report.pages.reading import Steps
+from holdfast.tools.audit_report.pages.style import AT_LEAST_PX
+from holdfast.tools.audit_report.pages.words import mood, remarks, verdict
+from holdfast.tools.audit_report.verdicts import KeyCause
 from tests.docs.sample_audit import GROUP, TOPIC, at, row, sample, sample_audit, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from holdfast.plugin.audit_report.columns import Table
-    from holdfast.plugin.audit_report.pages.model import Audit
+    from holdfast.tools.audit_report.columns import Table
+    from holdfast.tools.audit_report.pages.model import Audit
 
 _WEEK_S = 7 * 86_400
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.plugin.audit_report.tables import TABLES
+from holdfast.tools.audit_report.tables import TABLES
 
 if TYPE_CHECKING:
-    from holdfast.plugin.audit_report.columns import Table
+    from holdfast.tools.audit_report.columns import Table
 
 _PAGE = Path(__file__).parents[2] / "docs" / "operations" / "audit.md"
 

@@ -14,16 +14,16 @@ import pytest
 
 from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.errors import SettingError
-from holdfast.plugin.audit_report.judge import reading
-from holdfast.plugin.audit_report.judge.reading import judged_files, lines_of
-from holdfast.plugin.audit_report.judge.settings import AuditSettings
-from holdfast.plugin.audit_report.judge.sorting import Sorter
-from holdfast.plugin.audit_report.judge.unread import NOTHING
-from holdfast.plugin.audit_report.pages.build import audit_of
-from holdfast.plugin.audit_report.pages.model import Audit
-from holdfast.plugin.audit_report.pages.page import page
-from holdfast.plugin.audit_report.pages.words import clock, mood
-from holdfast.plugin.audit_report.tables import TABLES
+from holdfast.tools.audit_report.judge import reading
+from holdfast.tools.audit_report.judge.reading import judged_files, lines_of
+from holdfast.tools.audit_report.judge.settings import AuditSettings
+from holdfast.tools.audit_report.judge.sorting import Sorter
+from holdfast.tools.audit_report.judge.unread import NOTHING
+from holdfast.tools.audit_report.pages.build import audit_of
+from holdfast.tools.audit_report.pages.model import Audit
+from holdfast.tools.audit_report.pages.page import page
+from holdfast.tools.audit_report.pages.words import clock, mood
+from holdfast.tools.audit_report.tables import TABLES
 from tests.spark.audit import streamed
 from tests.spark.audit.planted import NAMELESS, Case, cases, documented, said, wrong
 from tests.spark.audit.synthetic import MIXES, Group, moved_to, played, stood_still
@@ -31,7 +31,7 @@ from tests.spark.audit.synthetic import MIXES, Group, moved_to, played, stood_st
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.plugin.audit_report.pages.model import GroupAudit
+    from holdfast.tools.audit_report.pages.model import GroupAudit
 
     Row = dict[str, Any]
 
@@ -223,7 +223,7 @@ def test_no_room_for_what_is_sorted_is_said(tmp_path: Path, monkeypatch: pytest.
     def full(**_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("holdfast.plugin.audit_report.judge.sorting.TemporaryFile", full)
+    monkeypatch.setattr("holdfast.tools.audit_report.judge.sorting.TemporaryFile", full)
     with pytest.raises(SettingError, match=r"TMPDIR.*No space left"):
         judged(written(tmp_path, played("calm-0", 0, "calm").lines))
     tables = SqliteTables()
@@ -397,7 +397,7 @@ def test_what_has_no_room_in_memory_is_judged_alike(tmp_path: Path, monkeypatch:
         files.append(TemporaryFile(**how))  # noqa: SIM115 - the sorter closes it
         return files[-1]
 
-    monkeypatch.setattr("holdfast.plugin.audit_report.judge.sorting.TemporaryFile", made)
+    monkeypatch.setattr("holdfast.tools.audit_report.judge.sorting.TemporaryFile", made)
     assert judged(folder) == before
     assert len(files) >= 4
     assert all(each.closed for each in files)

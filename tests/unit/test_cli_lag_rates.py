@@ -7,8 +7,8 @@ import math
 import pytest
 
 from holdfast.adapters.cli.lag_rates import Rate, Rates, Total, lines_of, names
-from holdfast.plugin.advice.group_view import GroupView, MemberView, Node, PartitionView
 from holdfast.records import Partition
+from holdfast.tools.advice.group_view import GroupView, MemberView, Node, PartitionView
 
 HERE = Partition("orders", 0)
 NODE = Node("1", "localhost:9092")

@@ -12,11 +12,11 @@ import pytest
 from holdfast.adapters.cli.letters import StoredLetter, Summary, Wanted
 from holdfast.adapters.cli.output import LogLines, Output, of_bytes, shown, size, span
 from holdfast.adapters.cli.progress import Progress
-from holdfast.plugin.assign.movement import movement
 from holdfast.plugin.event_line import EventLine
 from holdfast.records import Partition
 from holdfast.testing.clocks import HandClock
 from holdfast.testing.records import make_record
+from holdfast.tools.movement import movement
 from tests.harness.waiting import until
 
 

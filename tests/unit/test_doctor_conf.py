@@ -13,7 +13,8 @@ from holdfast.adapters.kafka.broker_features import BrokerFeatures
 from holdfast.adapters.kafka.config import check
 from holdfast.adapters.kafka.emission import emit
 from holdfast.errors import SettingError
-from holdfast.plugin.advice.doctor import (
+from holdfast.plugin.secret_names import is_secret
+from holdfast.tools.advice.doctor import (
     CONF_RULES,
     Circumstances,
     Client,
@@ -23,14 +24,13 @@ from holdfast.plugin.advice.doctor import (
     not_judged,
     worst,
 )
-from holdfast.plugin.advice.emit import KafkaBrokers, Workload, for_kafka
-from holdfast.plugin.advice.rules.conf import DEFAULTS, KNOWN, ClientConf, guess
-from holdfast.plugin.secret_names import is_secret
+from holdfast.tools.advice.emit import KafkaBrokers, Workload, for_kafka
+from holdfast.tools.advice.rules.conf import DEFAULTS, KNOWN, ClientConf, guess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.plugin.advice.doctor import Finding
+    from holdfast.tools.advice.doctor import Finding
 
 #: Nothing to be said about these.
 LIBRDKAFKA: Mapping[str, object] = {

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.errors import SettingError
-from holdfast.plugin.advice.doctor import GROUP_RULES, JOINING_RULES, Severity, Watched, examine_group, examine_joining
-from holdfast.plugin.advice.group_view import GroupView, MemberView, Node, PartitionView
-from holdfast.plugin.advice.rules.conf import Client, ClientConf
 from holdfast.plugin.retrying.keeping import Keeping
 from holdfast.records import Partition
+from holdfast.tools.advice.doctor import GROUP_RULES, JOINING_RULES, Severity, Watched, examine_group, examine_joining
+from holdfast.tools.advice.group_view import GroupView, MemberView, Node, PartitionView
+from holdfast.tools.advice.rules.conf import Client, ClientConf
 
 _NODE = Node("1", "broker:9092")
 P = [Partition("orders", number) for number in range(4)]

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import confluent_kafka
 import pytest
 
-from holdfast.plugin.advice.doctor import Severity, examine
-from holdfast.plugin.advice.rules import names, rocketmq
-from holdfast.plugin.advice.rules.conf import DEFAULTS, Client
+from holdfast.plugin.librdkafka import _ARGUMENTS, PROPERTIES
+from holdfast.tools.advice.doctor import Severity, examine
+from holdfast.tools.advice.rules import names, rocketmq
+from holdfast.tools.advice.rules.conf import DEFAULTS, Client
 from tests.unit.test_doctor_conf import CASES, JAVA
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def librdkafka() -> list[list[str]]:
 
 def test_librdkafka_knows_these_names(librdkafka: list[list[str]]) -> None:
     known = {row[0] for row in librdkafka}
-    assert known <= names.LIBRDKAFKA
-    assert names.LIBRDKAFKA - known == set(names._CONFLUENT_KAFKA.split())
+    assert known <= PROPERTIES
+    assert PROPERTIES - known == set(_ARGUMENTS.split())
 
 
 def test_librdkafka_s_defaults_are_these(librdkafka: list[list[str]]) -> None:

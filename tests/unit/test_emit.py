@@ -14,8 +14,8 @@ from holdfast.adapters.cli.arguments import parse_properties
 from holdfast.adapters.kafka.config import check
 from holdfast.errors import SettingError
 from holdfast.plugin import budget
-from holdfast.plugin.advice.doctor import Circumstances, Client, Severity, examine
-from holdfast.plugin.advice.emit import (
+from holdfast.tools.advice.doctor import Circumstances, Client, Severity, examine
+from holdfast.tools.advice.emit import (
     KafkaBrokers,
     Sheet,
     Workload,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import SettingError
-from holdfast.plugin.advice.forecast import (
+from holdfast.plugin.assign.members import Subscriber
+from holdfast.records import Partition
+from holdfast.tools.advice.forecast import (
     ESTIMATE,
     EXACT,
     NUMBERS,
@@ -16,9 +18,7 @@ from holdfast.plugin.advice.forecast import (
     next_names,
     usual_topics,
 )
-from holdfast.plugin.advice.vote import vote
-from holdfast.plugin.assign.members import Subscriber
-from holdfast.records import Partition
+from holdfast.tools.advice.vote import vote
 
 ORDERS = frozenset({"orders"})
 BOTH = frozenset({"orders", "payments"})

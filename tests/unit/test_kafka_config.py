@@ -15,9 +15,9 @@ from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
 from holdfast.adapters.kafka.emission import ClientConfig, emit, needs_answer
 from holdfast.adapters.kafka.properties import as_bool, as_int, for_helpers
 from holdfast.errors import SettingError
-from holdfast.plugin.advice.rules.conf import KNOWN
 from holdfast.plugin.budget import COMMIT_S
 from holdfast.plugin.secret_names import is_secret, masked
+from holdfast.tools.advice.rules.conf import KNOWN
 
 if TYPE_CHECKING:
     from holdfast.adapters.kafka.config import Assignment

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.dedup.groups import GroupMember
-from holdfast.plugin.assign.movement import Move, movement
 from holdfast.records import Partition
+from holdfast.tools.movement import Move, movement
 
 ORDERS = [Partition("orders", number) for number in range(6)]
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.dedup.groups import GroupMember
-from holdfast.plugin.assign.picture import Panel, before_and_after, draw
 from holdfast.records import Partition
+from holdfast.tools.picture import Panel, before_and_after, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -12,10 +12,10 @@ import pytest
 
 from holdfast.adapters.rocketmq import offsets as module
 from holdfast.adapters.rocketmq.moves import Moves
-from holdfast.adapters.rocketmq.offset_tool import RocketMQOffsetTool
 from holdfast.adapters.rocketmq.offsets import Offsets
 from holdfast.adapters.rocketmq.remoting import Notice, RemotingClient, codes
 from holdfast.adapters.rocketmq.remoting.answers import Answer, BrokerRefused
+from holdfast.adapters.rocketmq.tools.offsets import RocketMQOffsetTool
 from holdfast.adapters.rocketmq.troubles import Troubles
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownGroup
 from holdfast.records import Partition

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.rocketmq.dead_letter_tool import RocketMQDeadLetterTool
-from holdfast.adapters.rocketmq.offset_tool import RocketMQOffsetTool
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullRequest, PullStatus
 from holdfast.adapters.rocketmq.remoting.decoding import encode_batch
+from holdfast.adapters.rocketmq.tools.dead_letters import RocketMQDeadLetterTool
+from holdfast.adapters.rocketmq.tools.offsets import RocketMQOffsetTool
 from holdfast.adapters.rocketmq.unique_keys import identity_of
 from holdfast.records import Partition
 from tests.properties.test_rocketmq_messages import Stored

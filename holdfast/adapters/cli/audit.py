@@ -13,18 +13,18 @@ from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import parse_properties, text_of
 from holdfast.adapters.cli.audit_output import tell
 from holdfast.errors import SettingError
-from holdfast.plugin.audit_report.judge.reading import judged_files
-from holdfast.plugin.audit_report.judge.settings import AuditSettings
-from holdfast.plugin.audit_report.pages.build import audit_of
-from holdfast.plugin.audit_report.pages.page import page
-from holdfast.plugin.audit_report.pages.words import mood
+from holdfast.tools.audit_report.judge.reading import judged_files
+from holdfast.tools.audit_report.judge.settings import AuditSettings
+from holdfast.tools.audit_report.pages.build import audit_of
+from holdfast.tools.audit_report.pages.page import page
+from holdfast.tools.audit_report.pages.words import mood
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.audit_report.columns import Table
-    from holdfast.plugin.audit_report.pages.reading import Row, TableReader
+    from holdfast.tools.audit_report.columns import Table
+    from holdfast.tools.audit_report.pages.reading import Row, TableReader
 
 _EXAMPLE = """\
   holdfast audit /var/log/holdfast --html audit.html

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.cli.output import shown
-from holdfast.plugin.audit_report.pages import tables
-from holdfast.plugin.audit_report.pages.words import clock, group_verdict, long, mood, remarks, verdict
-from holdfast.plugin.audit_report.verdicts import Verdict
+from holdfast.tools.audit_report.pages import tables
+from holdfast.tools.audit_report.pages.words import clock, group_verdict, long, mood, remarks, verdict
+from holdfast.tools.audit_report.verdicts import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.audit_report.pages.model import Audit, GroupAudit
-    from holdfast.plugin.audit_report.pages.tables import Table
+    from holdfast.tools.audit_report.pages.model import Audit, GroupAudit
+    from holdfast.tools.audit_report.pages.tables import Table
 
 #: Rows of a table on a terminal; the page has more.
 _MOST_ROWS = 20

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from holdfast.adapters.cli.output import Output
     from holdfast.adapters.cli.replayed import Target
     from holdfast.dedup.claims import Acquired
-    from holdfast.plugin.tool_ports import DeadLetterTool
     from holdfast.records import Partition
+    from holdfast.tools.ports import DeadLetterTool
 
 _LIST = """\
   holdfast dead-letters list --topic orders.dlq --bootstrap localhost:9092 --error-type PaymentDeclined --since 2d"""

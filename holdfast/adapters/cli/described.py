@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.adapters.cli.arguments import parse_json, text_of
 from holdfast.errors import SettingError
-from holdfast.plugin.advice.forecast import Group, next_names
-from holdfast.plugin.advice.vote import Vote, vote
 from holdfast.plugin.assign.members import Subscriber
 from holdfast.records import Partition
+from holdfast.tools.advice.forecast import Group, next_names
+from holdfast.tools.advice.vote import Vote, vote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,17 +11,17 @@ from holdfast.adapters.cli.arguments import at_least_0, span_s
 from holdfast.adapters.cli.conf_file import read_conf
 from holdfast.adapters.cli.output import shown
 from holdfast.errors import NoCoordinator, SettingError
-from holdfast.plugin.advice import doctor
-from holdfast.plugin.advice.doctor import Circumstances, Client, ClientConf, Severity, Watched
-from holdfast.plugin.advice.group_view import GroupView
 from holdfast.timing import SYSTEM_CLOCK, Deadline
+from holdfast.tools.advice import doctor
+from holdfast.tools.advice.doctor import Circumstances, Client, ClientConf, Severity, Watched
+from holdfast.tools.advice.group_view import GroupView
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.advice.doctor import Finding, Rule
+    from holdfast.tools.advice.doctor import Finding, Rule
 
 _EXAMPLE = """\
   holdfast doctor consumer.properties --handler 200ms --batch 500 --restart 30s

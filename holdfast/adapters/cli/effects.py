@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.cli.letters import Wanted
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.tool_ports import DeadLetterTool
     from holdfast.records import Partition
+    from holdfast.tools.ports import DeadLetterTool
 
 #: Letters that are read to know whose they are.
 _SAMPLE = 1_000

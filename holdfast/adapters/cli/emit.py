@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, get_args
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, kafka_conf, span_s
 from holdfast.errors import SettingError
-from holdfast.plugin.advice.emit import (
+from holdfast.timing import Deadline
+from holdfast.tools.advice.emit import (
     KafkaBrokers,
     Workload,
     as_properties,
@@ -16,15 +17,14 @@ from holdfast.plugin.advice.emit import (
     for_rocketmq,
     native,
 )
-from holdfast.plugin.advice.emit.kafka import Client, Protocol
-from holdfast.plugin.advice.emit.workload import Restarts
-from holdfast.timing import Deadline
+from holdfast.tools.advice.emit.kafka import Client, Protocol
+from holdfast.tools.advice.emit.workload import Restarts
 
 if TYPE_CHECKING:
     import argparse
 
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.advice.emit import Sheet
+    from holdfast.tools.advice.emit import Sheet
 
 _EXAMPLE = """\
   holdfast emit --kafka 4.1 --handler 200ms --workers 8 --static-id '${POD_NAME}' --restart 40s

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.cli.options import Commands
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.advice.group_view import GroupView, GroupViews
+    from holdfast.tools.advice.group_view import GroupView, GroupViews
 
 _EXAMPLE = """\
   holdfast lag --group billing --bootstrap localhost:9092

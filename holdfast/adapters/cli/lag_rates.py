@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.plugin.advice.group_view import GroupView, MemberView, PartitionView
     from holdfast.records import Partition
+    from holdfast.tools.advice.group_view import GroupView, MemberView, PartitionView
 
 #: Rates are over so long: members commit every 5 s by default, RocketMQ's own clients too.
 _WINDOW_S = 30.0

@@ -12,22 +12,22 @@ from holdfast.adapters.cli.emit import kafka_brokers
 from holdfast.adapters.cli.lag_rates import names
 from holdfast.adapters.cli.output import shown
 from holdfast.errors import SettingError, SourceUnavailable
-from holdfast.plugin.advice.emit import Sheet, as_properties
-from holdfast.plugin.advice.emit.kafka import Client
-from holdfast.plugin.advice.emit.migration import Goal, migrate
-from holdfast.plugin.advice.emit.rehearsal import Living, mode_of
-from holdfast.plugin.advice.forecast import assigned
 from holdfast.plugin.assign.members import Subscriber
 from holdfast.timing import Deadline
+from holdfast.tools.advice.emit import Sheet, as_properties
+from holdfast.tools.advice.emit.kafka import Client
+from holdfast.tools.advice.emit.migration import Goal, migrate
+from holdfast.tools.advice.emit.rehearsal import Living, mode_of
+from holdfast.tools.advice.forecast import assigned
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.advice.emit.migration import Migration, Step
-    from holdfast.plugin.advice.emit.rehearsal import Rebalance
-    from holdfast.plugin.advice.group_view import GroupView
+    from holdfast.tools.advice.emit.migration import Migration, Step
+    from holdfast.tools.advice.emit.rehearsal import Rebalance
+    from holdfast.tools.advice.group_view import GroupView
 
 _EXAMPLE = """\
   holdfast migrate --group billing --bootstrap localhost:9092

@@ -19,15 +19,15 @@ from holdfast.dedup.redis_existing import existing_claims
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import SettingError
 from holdfast.plugin.listening import await_listener
-from holdfast.plugin.tool_ports import GroupMember
+from holdfast.tools.ports import GroupMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from holdfast.plugin.advice.group_view import GroupViews
-    from holdfast.plugin.tool_ports import DeadLetterTool, OffsetTool
     from holdfast.records import Partition
+    from holdfast.tools.advice.group_view import GroupViews
+    from holdfast.tools.ports import DeadLetterTool, OffsetTool
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name for it
 
@@ -148,7 +148,7 @@ def offset_tool_of(options: argparse.Namespace) -> AbstractContextManager[Offset
 
         return closing(offset_tool(rocketmq_of(options), options.group))
     conf = kafka_conf(options.bootstrap, options.kafka_config)
-    from holdfast.adapters.kafka.offset_tool import KafkaOffsetTool  # noqa: PLC0415 - as above
+    from holdfast.adapters.kafka.tools.offsets import KafkaOffsetTool  # noqa: PLC0415 - as above
 
     return _reached(KafkaOffsetTool(conf, options.group), conf, options)
 
@@ -184,7 +184,7 @@ def group_views_of(options: argparse.Namespace) -> Iterator[GroupViews]:
             yield stack.enter_context(closing(group_views(rocketmq_of(options), options.group, coordinator)))
         return
     conf = kafka_conf(options.bootstrap, options.kafka_config)
-    from holdfast.adapters.kafka.group_view import KafkaGroupViews  # noqa: PLC0415 - as above
+    from holdfast.adapters.kafka.tools.groups import KafkaGroupViews  # noqa: PLC0415 - as above
 
     with _reached(KafkaGroupViews(conf, options.group), conf, options) as group:
         yield group
@@ -197,7 +197,7 @@ def dead_letter_tool_of(options: argparse.Namespace) -> AbstractContextManager[D
 
         return closing(dead_letter_tool(rocketmq_of(options)))
     conf = kafka_conf(options.bootstrap, options.kafka_config)
-    from holdfast.adapters.kafka.dead_letter_tool import KafkaDeadLetterTool  # noqa: PLC0415 - as above
+    from holdfast.adapters.kafka.tools.dead_letters import KafkaDeadLetterTool  # noqa: PLC0415 - as above
 
     return _reached(KafkaDeadLetterTool(conf), conf, options)
 

@@ -13,11 +13,11 @@ from holdfast.adapters.cli.output import count, shown
 from holdfast.adapters.cli.plan_output import Heading, tell
 from holdfast.adapters.cli.planning import Planned, change, live
 from holdfast.errors import SettingError
-from holdfast.plugin.advice.forecast import assigned, forecast
-from holdfast.plugin.advice.vote import vote
 from holdfast.plugin.assign.java import offsets_partition
-from holdfast.plugin.assign.picture import before_and_after
 from holdfast.timing import Deadline
+from holdfast.tools.advice.forecast import assigned, forecast
+from holdfast.tools.advice.vote import vote
+from holdfast.tools.picture import before_and_after
 
 if TYPE_CHECKING:
     import argparse
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.cli.options import Commands
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.advice.forecast import Change
-    from holdfast.plugin.advice.group_view import GroupView
+    from holdfast.tools.advice.forecast import Change
+    from holdfast.tools.advice.group_view import GroupView
 
 _EXAMPLE = """\
   holdfast plan --group billing --bootstrap localhost:9092 --join 2 --leave till-3 --picture billing.svg

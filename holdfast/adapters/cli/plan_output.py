@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.advice.forecast import Forecast
     from holdfast.records import Partition
+    from holdfast.tools.advice.forecast import Forecast
 
 #: More than that are for a file, not for the eye.
 _MOST_ROWS = 100

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.cli.lag_rates import names
 from holdfast.errors import SettingError, SourceUnavailable
-from holdfast.plugin.advice.forecast import Change, Group, assigned, next_names, usual_topics
 from holdfast.plugin.assign.members import Subscriber
+from holdfast.tools.advice.forecast import Change, Group, assigned, next_names, usual_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.plugin.advice.group_view import GroupView, MemberView
     from holdfast.records import Partition
+    from holdfast.tools.advice.group_view import GroupView, MemberView
 
 _RETRY = "%RETRY%"
 

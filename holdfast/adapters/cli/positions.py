@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from holdfast.plugin.advice.group_view import GroupView, PartitionView
-    from holdfast.plugin.tool_ports import OffsetTool
     from holdfast.records import Partition
+    from holdfast.tools.advice.group_view import GroupView, PartitionView
+    from holdfast.tools.ports import OffsetTool
 
 
 def with_positions(view: GroupView, options: argparse.Namespace) -> GroupView:

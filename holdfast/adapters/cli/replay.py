@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.cli.letters import StoredLetter
 from holdfast.adapters.cli.output import shown
 from holdfast.errors import NotAuthorised, StoreError, UnknownTopic
-from holdfast.plugin.tool_ports import Outgoing
 from holdfast.records import Partition
 from holdfast.timing import Deadline
+from holdfast.tools.ports import Outgoing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.cli.letters import Wanted
     from holdfast.adapters.cli.progress import Progress
     from holdfast.adapters.cli.replayed import Replayed
-    from holdfast.plugin.tool_ports import DeadLetterTool
+    from holdfast.tools.ports import DeadLetterTool
 
 #: Letters that a killed replay may have sent without noting it.
 CHUNK = 100

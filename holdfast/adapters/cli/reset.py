@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from holdfast.adapters.cli.output import Output
     from holdfast.dedup.claims import Acquired
     from holdfast.dedup.redis_store import RedisClaims
-    from holdfast.plugin.tool_ports import OffsetTool
     from holdfast.records import Partition
+    from holdfast.tools.ports import OffsetTool
 
 _EXAMPLE = """\
   holdfast reset --group billing --topic orders --to 2026-11-20T10:00:00Z \\

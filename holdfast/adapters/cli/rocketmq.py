@@ -6,12 +6,12 @@ import ssl
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.dead_letter_tool import RocketMQDeadLetterTool
-from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
 from holdfast.adapters.rocketmq.names import leased_record, push_record
-from holdfast.adapters.rocketmq.offset_tool import RocketMQOffsetTool
 from holdfast.adapters.rocketmq.remoting import Credentials, RemotingClient
 from holdfast.adapters.rocketmq.remoting.admin import Admin
+from holdfast.adapters.rocketmq.tools.dead_letters import RocketMQDeadLetterTool
+from holdfast.adapters.rocketmq.tools.groups import RocketMQGroupViews
+from holdfast.adapters.rocketmq.tools.offsets import RocketMQOffsetTool
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:

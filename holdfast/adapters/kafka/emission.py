@@ -14,8 +14,8 @@ from holdfast.adapters.kafka.config import (
 )
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.errors import SettingError
-from holdfast.plugin.advice.emit.kafka import FETCHING, START
 from holdfast.plugin.budget import DEFAULT_HEARTBEAT_MS, DEFAULT_SESSION_MS, heartbeat_for
+from holdfast.plugin.librdkafka import FETCHING, START
 from holdfast.plugin.secret_names import masked, shown
 
 if TYPE_CHECKING:

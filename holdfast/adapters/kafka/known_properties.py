@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka._client import Consumer, KafkaException
 from holdfast.errors import SettingError
+from holdfast.plugin.librdkafka import PROPERTIES
 from holdfast.plugin.secret_names import masked
 
 if TYPE_CHECKING:
@@ -36,7 +37,5 @@ def check_known(conf: Mapping[str, object]) -> None:
 
 
 def _meant(name: str) -> str:
-    from holdfast.plugin.advice.rules.names import LIBRDKAFKA  # noqa: PLC0415 - only here, where the app does not begin
-
-    near = difflib.get_close_matches(re.sub(r"[_-]", ".", name), LIBRDKAFKA, 1, _CLOSE)
+    near = difflib.get_close_matches(re.sub(r"[_-]", ".", name), PROPERTIES, 1, _CLOSE)
     return f"did you mean {near[0]}?" if near else "check the spelling, or leave it out"

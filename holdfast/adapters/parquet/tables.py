@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.adapters.parquet._pyarrow import ac, ds, pa, pc
 from holdfast.errors import SettingError
-from holdfast.plugin.audit_report.pages.reading import Found
-from holdfast.plugin.audit_report.tables import SUMMARY
+from holdfast.tools.audit_report.pages.reading import Found
+from holdfast.tools.audit_report.tables import SUMMARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.plugin.audit_report.columns import Table
-    from holdfast.plugin.audit_report.pages.reading import Steps, Where
+    from holdfast.tools.audit_report.columns import Table
+    from holdfast.tools.audit_report.pages.reading import Steps, Where
 
 _OF_SPARK = {
     "string": pa.string(),

@@ -10,14 +10,14 @@ from uuid import uuid4
 from holdfast.adapters.parquet._pyarrow import pa, pq
 from holdfast.adapters.parquet.tables import schema_of
 from holdfast.errors import SettingError
-from holdfast.plugin.audit_report.tables import TABLES
+from holdfast.tools.audit_report.tables import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from holdfast.plugin.audit_report.columns import Table
-    from holdfast.plugin.audit_report.pages.reading import Row
+    from holdfast.tools.audit_report.columns import Table
+    from holdfast.tools.audit_report.pages.reading import Row
 
 _AT_ONCE = 10_000
 

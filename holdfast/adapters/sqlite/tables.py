@@ -9,14 +9,14 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from holdfast.errors import SettingError
-from holdfast.plugin.audit_report.pages.reading import Found
-from holdfast.plugin.audit_report.tables import TABLES
+from holdfast.tools.audit_report.pages.reading import Found
+from holdfast.tools.audit_report.tables import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from holdfast.plugin.audit_report.columns import Table
-    from holdfast.plugin.audit_report.pages.reading import Row, Steps, Where
+    from holdfast.tools.audit_report.columns import Table
+    from holdfast.tools.audit_report.pages.reading import Row, Steps, Where
 
 _TYPES = {"string": "TEXT", "long": "INTEGER", "double": "REAL", "boolean": "INTEGER", "array<string>": "TEXT"}
 #: SQLite's names of what is asked for. Numbers of whole numbers stay whole.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from holdfast.errors import SettingError
 
@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
 
 _MOST_WEIGHT = 1000
+
+
+class Weighed(Protocol):
+    """A member and its weight: a Subscriber of Kafka's model, or a GroupMember of a coordinator."""
+
+    @property
+    def id(self) -> str:
+        """The name in plans."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """The share, beside others'."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from holdfast.plugin.assign.sticky_moves import Chains
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from holdfast.plugin.assign.movement import Weighed
+    from holdfast.plugin.assign.members import Weighed
     from holdfast.records import Partition
 
 

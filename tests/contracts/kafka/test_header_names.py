@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import Holdfast, MemoryClaims, Settings, header
 from holdfast.adapters.kafka import KafkaConsumer, KafkaSource
-from holdfast.adapters.kafka.dead_letter_tool import KafkaDeadLetterTool
+from holdfast.adapters.kafka.tools.dead_letters import KafkaDeadLetterTool
 from holdfast.records import Partition
 from tests.harness.kafka_brokers import mock_cluster
 from tests.harness.waiting import until

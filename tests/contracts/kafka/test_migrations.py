@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from holdfast.plugin.advice.emit.kafka import COOPERATIVE
-from holdfast.plugin.advice.emit.migration import Migration, migrate
-from holdfast.plugin.advice.emit.rehearsal import Living
 from holdfast.plugin.assign.kafka import range_
 from holdfast.plugin.assign.members import Subscriber
 from holdfast.records import Partition
 from holdfast.timing import Deadline
+from holdfast.tools.advice.emit.kafka import COOPERATIVE
+from holdfast.tools.advice.emit.migration import Migration, migrate
+from holdfast.tools.advice.emit.rehearsal import Living
 from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.plugin.advice.emit.rehearsal import Rebalance
+    from holdfast.tools.advice.emit.rehearsal import Rebalance
     from tests.golden.java_group import JavaGroup
     from tests.harness.servers.kafka import KafkaServer
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from holdfast.adapters.kafka.dead_letter_tool import KafkaDeadLetterTool
-from holdfast.adapters.kafka.offset_tool import KafkaOffsetTool
+from holdfast.adapters.kafka.tools.dead_letters import KafkaDeadLetterTool
+from holdfast.adapters.kafka.tools.offsets import KafkaOffsetTool
 from holdfast.errors import DeadLetterRefused, GroupActive, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import Committed
-from holdfast.plugin.tool_ports import Outgoing
 from holdfast.records import Partition
 from holdfast.timing import Deadline
+from holdfast.tools.ports import Outgoing
 from tests.harness.kafka_brokers import all_of, closed_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.adapters.kafka.topic_view import TopicView
+    from holdfast.adapters.kafka.tools.topics import TopicView
     from tests.harness.servers.kafka import KafkaServer
 
 __all__ = ["closed_port"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from holdfast.adapters.cli import main
-from holdfast.plugin.audit_report import tables as t
+from holdfast.tools.audit_report import tables as t
 from tests.harness.group.agreement import Account, disagreements
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Producer
 from pyarrow import dataset
 
-from holdfast.plugin.audit_report.judge.live import LiveGroup
+from holdfast.tools.audit_report.judge.live import LiveGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,8 +10,8 @@ from pyarrow import parquet
 
 from holdfast.adapters.spark.audit import Audit, AuditSettings, audit, read
 from holdfast.errors import SettingError
-from holdfast.plugin.audit_report.judge.reading import judged_files
-from holdfast.plugin.audit_report.tables import TABLES
+from holdfast.tools.audit_report.judge.reading import judged_files
+from holdfast.tools.audit_report.tables import TABLES
 from tests.spark.audit import streamed
 from tests.spark.audit.planted import NAMELESS, Case, cases
 from tests.spark.audit.synthetic import MIXES, moved_to, played
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from holdfast.plugin.audit_report.columns import Table
+    from holdfast.tools.audit_report.columns import Table
     from tests.harness.servers.kafka import KafkaServer
 
     Row = dict[str, Any]

@@ -12,18 +12,18 @@ from holdfast.dedup.memory import MemoryClaims
 from holdfast.dedup.none import NoClaims
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import HoldfastError
-from holdfast.plugin.advice import doctor
-from holdfast.plugin.advice.doctor import Circumstances, Client, ClientConf, Severity
 from holdfast.plugin.listening import await_listener
 from holdfast.timing import Deadline
+from holdfast.tools.advice import doctor
+from holdfast.tools.advice.doctor import Circumstances, Client, ClientConf, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from holdfast.plugin.advice.doctor import Finding
     from holdfast.plugin.app_parts import AppParts
     from holdfast.plugin.settings import Settings
-    from holdfast.plugin.tool_ports import SourceLook
+    from holdfast.tools.advice.doctor import Finding
+    from holdfast.tools.ports import SourceLook
 
 #: Topics that a pattern matches are shown up to so many.
 _SHOWN = 5

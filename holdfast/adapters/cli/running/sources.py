@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.plugin.ports import LeasedSource, PartitionedSource
-    from holdfast.plugin.tool_ports import SourceLook
+    from holdfast.tools.ports import SourceLook
 
     Source = PartitionedSource | LeasedSource
 
@@ -26,19 +26,19 @@ _NOT_STATIC = {
 def look_at(source: Source) -> SourceLook | None:
     """A look at its broker; None: this kind is not looked at. Raises SettingError."""
     if _is(source, _KAFKA):
-        from holdfast.adapters.kafka.source_look import KafkaSourceLook  # noqa: PLC0415 - its client is there
+        from holdfast.adapters.kafka.tools.look import KafkaSourceLook  # noqa: PLC0415 - its client is there
 
         return KafkaSourceLook(source)  # type: ignore[arg-type]  # it is one
     if _is(source, _ROCKETMQ):
-        from holdfast.adapters.rocketmq.source_look import RocketMQSourceLook  # noqa: PLC0415 - as above
+        from holdfast.adapters.rocketmq.tools.look import RocketMQSourceLook  # noqa: PLC0415 - as above
 
         return RocketMQSourceLook(source)  # type: ignore[arg-type]  # it is one
     if _is(source, _PUSH):
-        from holdfast.adapters.rocketmq.push.source_look import PushSourceLook  # noqa: PLC0415 - as above
+        from holdfast.adapters.rocketmq.tools.push_look import PushSourceLook  # noqa: PLC0415 - as above
 
         return PushSourceLook(source)  # type: ignore[arg-type]  # it is one
     if _is(source, _LEASED):
-        from holdfast.adapters.rocketmq.grpc.source_look import LeasedSourceLook  # noqa: PLC0415 - as above
+        from holdfast.adapters.rocketmq.tools.grpc_look import LeasedSourceLook  # noqa: PLC0415 - as above
 
         return LeasedSourceLook(source)  # type: ignore[arg-type]  # it is one
     return None
@@ -48,7 +48,7 @@ def kafka_settings_of(source: Source) -> Iterator[tuple[str, object, str]] | Non
     """The client's properties in force; None: it is no KafkaSource."""
     if not _is(source, _KAFKA):
         return None
-    from holdfast.adapters.kafka.source_look import settings_of  # noqa: PLC0415 - as above
+    from holdfast.adapters.kafka.tools.look import settings_of  # noqa: PLC0415 - as above
 
     return settings_of(source)  # type: ignore[arg-type]  # it is one
 
@@ -62,7 +62,7 @@ def fixed_static_id(source: Source) -> str | None:
     """The static id that each process of the app would have; None: it has none, or asks for one at its start."""
     if not _is(source, _KAFKA):
         return None
-    from holdfast.adapters.kafka.source_look import fixed_static_id as fixed  # noqa: PLC0415 - as above
+    from holdfast.adapters.kafka.tools.look import fixed_static_id as fixed  # noqa: PLC0415 - as above
 
     return fixed(source)  # type: ignore[arg-type]  # it is one
 

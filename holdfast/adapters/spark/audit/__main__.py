@@ -17,7 +17,7 @@ from holdfast.adapters.spark.audit.job import audit
 from holdfast.adapters.spark.session import require_java
 from holdfast.adapters.spark.telling import reason
 from holdfast.errors import ClientUnusable, HoldfastError
-from holdfast.plugin.audit_report.judge.settings import AuditSettings
+from holdfast.tools.audit_report.judge.settings import AuditSettings
 
 #: Tasks of a stream, where the session says nothing. They stay what they were in the first batch, and one group is one
 #: task: with Spark's own 200 a batch takes a minute on a small machine.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark._pyspark import AnalysisException, F
 from holdfast.errors import SettingError
-from holdfast.plugin.audit_report.judge.unread import NOTHING, RUN_OF_FILE
+from holdfast.tools.audit_report.judge.unread import NOTHING, RUN_OF_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

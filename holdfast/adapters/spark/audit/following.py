@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.adapters.spark._pyspark import ClassicDataFrame, F, GroupStateTimeout, pd
 from holdfast.adapters.spark.audit.writing import TableFolders
 from holdfast.errors import SettingError
-from holdfast.plugin.audit_report.judge.kept import LiveSettings
-from holdfast.plugin.audit_report.judge.live import LiveGroup
-from holdfast.plugin.audit_report.judge.unread import GROUP, sorted_out
+from holdfast.tools.audit_report.judge.kept import LiveSettings
+from holdfast.tools.audit_report.judge.live import LiveGroup
+from holdfast.tools.audit_report.judge.unread import GROUP, sorted_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,5 +1,5 @@
 """The audit of events that are there, by Spark: it reads, sorts and hands on; each group is judged by
-`holdfast.plugin.audit_report.judge.whole`, in one task."""
+`holdfast.tools.audit_report.judge.whole`, in one task."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal, Self
 from holdfast.adapters.spark._pyspark import F, pa
 from holdfast.adapters.spark.audit.events import read
 from holdfast.adapters.spark.audit.writing import check_format, check_not_streamed
-from holdfast.plugin.audit_report.judge.overview import Overview
-from holdfast.plugin.audit_report.judge.settings import AuditSettings
-from holdfast.plugin.audit_report.judge.unread import told
-from holdfast.plugin.audit_report.judge.whole import judged
-from holdfast.plugin.audit_report.tables import TABLES
+from holdfast.tools.audit_report.judge.overview import Overview
+from holdfast.tools.audit_report.judge.settings import AuditSettings
+from holdfast.tools.audit_report.judge.unread import told
+from holdfast.tools.audit_report.judge.whole import judged
+from holdfast.tools.audit_report.tables import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

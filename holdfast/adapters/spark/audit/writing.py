@@ -22,11 +22,11 @@ from holdfast.adapters.spark._pyspark import ClassicDataFrame, F
 from holdfast.adapters.spark.session import query_of
 from holdfast.adapters.spark.writers.files import Files, check_path
 from holdfast.errors import SettingError
-from holdfast.plugin.audit_report.tables import SUMMARY, TABLES
+from holdfast.tools.audit_report.tables import SUMMARY, TABLES
 
 if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import DataFrame
-    from holdfast.plugin.audit_report.columns import Table
+    from holdfast.tools.audit_report.columns import Table
 
 _MARKS, _WRITING = "_holdfast", "_writing"  # Spark's readers pass over names that begin with "_"
 

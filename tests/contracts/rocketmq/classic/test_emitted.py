@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.adapters.rocketmq.packages import load_classic
-from holdfast.plugin.advice.emit import Workload, for_rocketmq
+from holdfast.tools.advice.emit import Workload, for_rocketmq
 
 
 def test_each_setter_is_there_and_takes_its_value() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from holdfast.adapters.rocketmq.grpc.client import load
-from holdfast.plugin.advice.emit import Workload, for_rocketmq
+from holdfast.tools.advice.emit import Workload, for_rocketmq
 
 
 def test_each_key_is_an_argument_of_what_it_is_meant_for() -> None:

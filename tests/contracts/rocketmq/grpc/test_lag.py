@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
 from holdfast.adapters.rocketmq.remoting import RemotingClient
+from holdfast.adapters.rocketmq.tools.groups import RocketMQGroupViews
 from holdfast.timing import Deadline
 from tests.contracts.rocketmq.grpc.lab import PATIENCE_S
 from tests.contracts.rocketmq.grpc.stories import story

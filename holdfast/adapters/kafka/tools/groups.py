@@ -1,0 +1,260 @@
+"""A group at Kafka from the side: `tools.advice.group_view.GroupViews`, by an admin client and by hand."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from holdfast.adapters.kafka import tls
+from holdfast.adapters.kafka._client import ConfigResource, ConsumerGroupTopicPartitions, KafkaError, TopicCollection
+from holdfast.adapters.kafka.admin import Admin, request_s
+from holdfast.adapters.kafka.leave_static import cannot
+from holdfast.adapters.kafka.properties import addresses
+from holdfast.adapters.kafka.tools import describing
+from holdfast.adapters.kafka.tools.partitions import PartitionViews, node_of
+from holdfast.adapters.kafka.topic_keeping import keeping_of
+from holdfast.adapters.kafka.wire import Malformed
+from holdfast.errors import NoCoordinator, NotAuthorised, SourceError, SourceUnavailable, UnknownGroup
+from holdfast.plugin.assign.java import offsets_partition
+from holdfast.plugin.retrying.delay_names import delay_in
+from holdfast.records import Partition
+from holdfast.timing import SYSTEM_CLOCK
+from holdfast.tools.advice.group_view import GroupView, MemberView
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from holdfast.plugin.retrying.keeping import Keeping
+    from holdfast.timing import Deadline
+    from holdfast.tools.advice.group_view import Node
+
+_OFFSETS: Final = "__consumer_offsets"
+_RETENTION: Final = "offsets.retention.minutes"
+_AGAIN_S: Final = 0.2
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class KafkaGroupViews:
+    """One thread; needs DESCRIBE on the group and on its topics.
+
+    Args:
+        conf: of a client: how to reach the brokers; what only a consumer in a group needs is left aside.
+        group: which.
+
+    Raises:
+        SettingError: librdkafka refuses the configuration.
+    """
+
+    def __init__(self, conf: Mapping[str, object], group: str) -> None:
+        self.group = group
+        self._conf = dict(conf)
+        self._where = addresses(conf)
+        self._admin = Admin(conf)
+        self._partitions = PartitionViews(self._admin)
+
+    def view(self, deadline: Deadline, *, topics: Collection[str] = ()) -> GroupView:
+        """The group now. See `GroupViews.view`."""
+        self._admin.reach(deadline)
+        notes: list[str] = []
+        described = self._describe(deadline)
+        coordinator = node_of(described.coordinator)
+        consumer_protocol = described.type.name == "CONSUMER"
+        by_hand = self._by_hand(coordinator, deadline, notes, consumer_protocol=consumer_protocol)
+        # Only now: asked of a broker that has no `__consumer_offsets` yet, this call of 2.16.1 ends the process; the
+        # description has made it.
+        committed = self._committed(deadline)
+        if described.state.name == "DEAD" and not described.members and not committed:
+            raise UnknownGroup(
+                f"{self._where} has no group {self.group!r}: no member, and no offset; check the name and the cluster"
+            )
+        state = _state(described, by_hand)
+        members = self._members(described, by_hand, state, notes)
+        read = {topic for each in members for topic in each.topics or ()}
+        has = {partition.topic for each in members for partition in (each.partitions or ())}
+        had = {partition.topic for partition in committed}
+        wanted = read | has | had | set(topics)
+        partitions, missing, unseen = self._partitions.view(wanted, topics, committed, deadline)
+        notes += [f"{topic}: a member subscribes to it, and there is no such topic" for topic in missing & read]
+        offsets_partition, leader = self._place(deadline, notes)
+        return GroupView(
+            kind="kafka",
+            group=self.group,
+            state=state,
+            protocol=_protocol(described, by_hand, consumer_protocol=consumer_protocol),
+            assignor=(by_hand.assignor if by_hand else described.partition_assignor) or None,
+            generation=by_hand.epoch if by_hand else None,
+            coordinator=coordinator,
+            offsets_partition=offsets_partition,
+            offsets_leader=leader,
+            offsets_retention_s=self._retention_s(coordinator, deadline) if had - read else None,
+            members=members,
+            partitions=partitions,
+            unseen=unseen,
+            keeping=self._keeping(wanted - missing, deadline, notes),
+            notes=tuple(notes),
+        )
+
+    def close(self) -> None:
+        """Nothing to give back: the client ends with this object."""
+
+    def _keeping(self, topics: Collection[str], deadline: Deadline, notes: list[str]) -> dict[str, Keeping]:
+        """How the retry topics keep their records."""
+        found = {}
+        waiting = [topic for topic in topics if delay_in(topic, self.group) is not None]
+        for topic, told in keeping_of(self._admin, waiting, deadline).items():
+            if isinstance(told, SourceError):
+                notes.append(f"{topic}: how it keeps its records is not known: {told}")
+            else:
+                found[topic] = told
+        return found
+
+    # ---- the group
+    def _describe(self, deadline: Deadline) -> Any:  # noqa: ANN401 - as the binding has it
+        while True:
+            asked = self._admin.client.describe_consumer_groups([self.group], request_timeout=request_s(deadline))
+            try:
+                return self._admin.answer(asked[self.group], deadline, f"asking who is in {self.group}")
+            except SourceUnavailable as error:  # it moves, or is only made by the first question about any group
+                if deadline.passed:
+                    raise NoCoordinator(f"a broker answers, and the group's coordinator does not: {error}") from error
+                SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
+
+    def _committed(self, deadline: Deadline) -> dict[Partition, int | str]:
+        """Or why there is no answer about one of them, which is not the same as no offset."""
+        asked = self._admin.client.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self.group)], request_timeout=request_s(deadline)
+        )
+        reply = self._admin.answer(asked[self.group], deadline, f"reading the offsets of {self.group}")
+        return {
+            Partition(each.topic, each.partition): f"its offset is not told: {each.error.str()}"
+            if each.error is not None
+            else each.offset
+            for each in reply.topic_partitions
+            if each.offset >= 0 or each.error is not None
+        }
+
+    def _by_hand(
+        self, coordinator: Node | None, deadline: Deadline, notes: list[str], *, consumer_protocol: bool
+    ) -> describing.Description | None:
+        """Ask for the description that librdkafka does not hand on; None = it cannot be asked, and a note says why."""
+        why = cannot(self._conf)
+        if why is None and coordinator is not None:
+            host, _, port = coordinator.address.rpartition(":")
+            context = tls.context(self._conf) if tls.uses_tls(self._conf) else None
+            try:
+                return describing.describe(
+                    host, int(port), context, self.group, deadline, consumer_protocol=consumer_protocol
+                )
+            except (OSError, UnicodeError, Malformed) as error:
+                why = str(error)
+            except describing.Refused as error:
+                if error.code == KafkaError.GROUP_ID_NOT_FOUND:
+                    return None
+                if error.code in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+                    raise NotAuthorised(
+                        f"asking who is in {self.group} at {self._where}: the broker refuses; allow this user DESCRIBE "
+                        "on the group and on its topics"
+                    ) from error
+                why = str(error)
+        notes.append(f"what members subscribe to, and epochs, are not known: {why or 'there is no coordinator'}")
+        return None
+
+    def _members(
+        self,
+        described: Any,  # noqa: ANN401 - as the binding has it
+        by_hand: describing.Description | None,
+        state: str,
+        notes: list[str],
+    ) -> tuple[MemberView, ...]:
+        consumer_protocol = described.type.name == "CONSUMER"
+        told = by_hand.members if by_hand else {}
+        # A classic group tells what its members have only while it is stable; without, everybody would seem idle.
+        knows = consumer_protocol or state == "stable"
+        all_assigned = {each.topic for member in described.members for each in member.assignment.topic_partitions}
+        found = []
+        for member in described.members:
+            has = _partitions(member.assignment)
+            more = told.get(member.member_id)
+            found.append(
+                MemberView(
+                    id=member.member_id,
+                    client_id=member.client_id,
+                    host=member.host.removeprefix("/"),
+                    instance_id=member.group_instance_id,
+                    rack=more.rack if more else "",
+                    protocol="consumer" if consumer_protocol and not (more and more.classic) else "classic",
+                    topics=None if more is None else more.topics | _matching(more.pattern, all_assigned),
+                    partitions=has if knows else None,
+                    target=_partitions(member.target_assignment) if member.target_assignment else None,
+                    epoch=more.epoch if more else None,
+                )
+            )
+        if found and not knows:
+            notes.append("the group rebalances: the broker does not tell now who has what")
+        if any(each.pattern for each in told.values()):
+            notes.append(
+                "some members subscribe by a pattern: of the topics that match, those are known that are assigned"
+            )
+        return tuple(sorted(found, key=lambda each: (each.client_id, each.id)))
+
+    # ---- where it is kept
+    def _place(self, deadline: Deadline, notes: list[str]) -> tuple[int | None, Node | None]:
+        """The group's partition of `__consumer_offsets`, and that partition's leader."""
+        asked = self._admin.client.describe_topics(TopicCollection([_OFFSETS]), request_timeout=request_s(deadline))
+        try:
+            found: Sequence[Any] = self._admin.answer(asked[_OFFSETS], deadline, f"looking at {_OFFSETS}").partitions
+        except SourceError as error:
+            notes.append(f"the group's partition of {_OFFSETS} is not known: {error}")
+            return None, None
+        number = offsets_partition(self.group, len(found))
+        return number, next((node_of(each.leader) for each in found if each.id == number), None)
+
+    def _retention_s(self, coordinator: Node | None, deadline: Deadline) -> float | None:
+        """For how long offsets are kept that nobody renews. None = not told: that takes DESCRIBE_CONFIGS."""
+        if coordinator is None:
+            return None
+        broker = ConfigResource(ConfigResource.Type.BROKER, coordinator.name)
+        asked = self._admin.client.describe_configs([broker], request_timeout=request_s(deadline))
+        try:
+            found = self._admin.answer(asked[broker], deadline, f"asking for the settings of broker {coordinator.name}")
+            return float(found[_RETENTION].value) * 60
+        except (SourceError, KeyError, TypeError, ValueError):
+            return None
+
+
+def _state(described: Any, by_hand: describing.Description | None) -> str:  # noqa: ANN401
+    if by_hand is not None:
+        word = _CAPITAL.sub(" ", by_hand.state).lower()
+        return "empty" if word == "dead" else word
+    name: str = described.state.name
+    if name == "UNKNOWN":  # librdkafka 2.16 has no word for the states that only the consumer protocol has
+        return "reconciling"
+    if name == "DEAD":  # offsets, and nothing else
+        return "empty"
+    return name.lower().replace("rebalancing", "rebalance").replace("_", " ")
+
+
+def _protocol(
+    described: Any,  # noqa: ANN401 - as the binding has it
+    by_hand: describing.Description | None,
+    *,
+    consumer_protocol: bool,
+) -> Literal["", "classic", "consumer"]:
+    if consumer_protocol:
+        return "consumer"
+    # Offsets that somebody has set make a group of no protocol.
+    return "classic" if described.members or (by_hand is not None and by_hand.kind) else ""
+
+
+def _partitions(assignment: Any) -> frozenset[Partition]:  # noqa: ANN401 - as the binding has it
+    return frozenset(Partition(each.topic, each.partition) for each in assignment.topic_partitions)
+
+
+def _matching(pattern: str | None, topics: Collection[str]) -> frozenset[str]:
+    if not pattern:
+        return frozenset()
+    try:  # RE2's, which Python's understands but for rarities
+        wanted = re.compile(pattern)
+    except re.error:
+        return frozenset()
+    return frozenset(topic for topic in topics if wanted.fullmatch(topic))

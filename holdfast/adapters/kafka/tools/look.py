@@ -1,0 +1,106 @@
+"""A look at what a KafkaSource would find, without joining its group: for a check before a deployment."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.kafka import broker_features, faults
+from holdfast.adapters.kafka._client import KafkaException
+from holdfast.adapters.kafka.admin import Admin, request_s
+from holdfast.adapters.kafka.broker_features import NOT_ASKED
+from holdfast.adapters.kafka.emission import emit, needs_answer
+from holdfast.adapters.kafka.properties import addresses
+from holdfast.adapters.kafka.static_member import PROPERTY
+from holdfast.adapters.kafka.topic_keeping import flaws, keeping_of
+from holdfast.errors import SourceError
+from holdfast.plugin.secret_names import masked
+from holdfast.process_name import process_name
+from holdfast.tools.ports import Configured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from holdfast.adapters.kafka.source import KafkaSource
+    from holdfast.plugin.retrying.keeping import Flaw
+    from holdfast.timing import Deadline
+
+
+def fixed_static_id(source: KafkaSource) -> str | None:
+    """The static id in its configuration; None: there is none."""
+    static_id = source._checked.conf.get(PROPERTY)  # noqa: SLF001 - the same package
+    return None if static_id is None else str(static_id)
+
+
+def settings_of(source: KafkaSource) -> Iterator[tuple[str, object, str]]:
+    """The client's properties in force: name, value, and where it comes from. Credentials are masked.
+
+    Where that depends on what the broker can, these are the program's alone. Raises SettingError.
+    """
+    checked = source._checked  # noqa: SLF001 - the same package
+    asks = needs_answer(checked)
+    said = "the broker decides, asked at the start" if asks else "code"
+    yield "assignment", checked.assignment or "none", said if checked.assignment else "default"
+    conf = checked.conf if asks else emit(checked, NOT_ASKED).conf
+    conf = {"client.id": process_name(), **conf}
+    for name, value in sorted(masked(conf).items()):
+        yield name, value, "code" if name in checked.conf and checked.conf[name] == conf[name] else "holdfast"
+
+
+class KafkaSourceLook:
+    """`tools.ports.SourceLook`. One thread.
+
+    Args:
+        source: it need not be open.
+
+    Raises:
+        SettingError: librdkafka refuses its configuration.
+    """
+
+    default_port = 9092
+
+    def __init__(self, source: KafkaSource) -> None:
+        self._checked = source._checked  # noqa: SLF001 - the same package; it has credentials, so it is nobody else's
+        self.addresses = addresses(self._checked.conf)
+        self._features = NOT_ASKED
+        self._admin = Admin(self._checked.conf)
+
+    def reach(self, deadline: Deadline) -> str:
+        """Log in at one broker, and ask what it can. Raises SourceError."""
+        cluster = self._admin.reach(deadline)
+        if needs_answer(self._checked):
+            self._features = broker_features.ask(self._checked.conf, deadline)
+        return f"Kafka at {self.addresses} answers (cluster {cluster})"
+
+    def configuration(self) -> Configured:
+        """Make what the client would get, as far as is known of the broker. Raises SettingError: the broker cannot."""
+        client = emit(self._checked, self._features)
+        # That nobody has asked the broker is no finding.
+        findings = client.findings if self._features is not NOT_ASKED else self._checked.findings
+        return Configured(client.conf, {each.field: str(each) for each in findings})
+
+    def partitions(self, topic: str, deadline: Deadline) -> int:
+        """How many partitions a topic has, all with a leader. Raises UnknownTopic and other SourceErrors."""
+        leaders = self._admin.leaders([topic], deadline)
+        for found in leaders.values():
+            if isinstance(found, SourceError):
+                raise found
+        return len(leaders)
+
+    def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:
+        """The topics that a pattern (^...) names now. Raises SourceError."""
+        try:
+            topics = self._admin.client.list_topics(timeout=request_s(deadline)).topics
+        except KafkaException as error:
+            raise faults.as_source_error(error.args[0], f"listing the topics at {self.addresses}") from error
+        return sorted(each for each in topics if re.match(pattern, each))
+
+    def flaws(self, topic: str, delay_s: float | None, deadline: Deadline) -> Sequence[Flaw]:
+        """Find what is wrong with a topic in which failed records wait. Raises SourceError: nobody tells."""
+        told = keeping_of(self._admin, [topic], deadline)[topic]
+        if isinstance(told, SourceError):
+            raise told
+        return list(flaws(topic, delay_s, told))
+
+    def close(self) -> None:
+        """Nothing is kept."""

@@ -1,0 +1,141 @@
+"""A group's offsets at Kafka, looked at and set while nobody consumes: `tools.ports.OffsetTool`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.kafka import faults
+from holdfast.adapters.kafka._client import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from holdfast.adapters.kafka.admin import request_s
+from holdfast.adapters.kafka.commit_mark import CommitMark
+from holdfast.adapters.kafka.offsets import committed
+from holdfast.adapters.kafka.tools.topics import TopicView
+from holdfast.errors import GroupActive, SourceUnavailable
+from holdfast.records import Partition
+from holdfast.timing import SYSTEM_CLOCK
+from holdfast.tools.ports import GroupMember
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from holdfast.plugin.ports import Committed
+    from holdfast.timing import Deadline
+
+# How brokers refuse offsets of a group that has members: UNKNOWN_MEMBER_ID on 4.3 with all three protocols.
+_ACTIVE = frozenset(
+    {
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.NON_EMPTY_GROUP,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.FENCED_MEMBER_EPOCH,
+    }
+)
+#: In the metadata of what we set, for people; it must not look like the mark of the app's own commits.
+_BY = "set by holdfast reset"
+_AGAIN_S = 0.2
+
+
+class KafkaOffsetTool(TopicView):
+    """One thread; needs DESCRIBE and READ on the group, as its members have."""
+
+    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
+        """The group's committed offsets, and whether they are holdfast's own; None = none.
+
+        Asked by a consumer: 2.16.1's AdminClient.list_consumer_group_offsets kills a process that asks a broker on
+        which no group has committed yet.
+        """
+        mark = CommitMark(self.group, self._ids, lambda: "")
+        mark.position_names(partitions, deadline)
+        replies = committed(self.consumer, partitions, deadline, self._reading)
+        found = {Partition(each.topic, each.partition): mark.read(each) for each in replies}
+        mark.tell()
+        return found
+
+    def retry_lags(self, topic: str, deadline: Deadline) -> Mapping[str, int]:
+        """Retry topics are known by their names, which have the topic's in them, and by offsets of the group there."""
+        self.admin.reach(deadline)
+        try:
+            topics = self.admin.client.list_topics(timeout=request_s(deadline)).topics
+        except KafkaException as error:
+            raise faults.as_source_error(error.args[0], self._reading) from error
+        theirs = [
+            Partition(name, number)
+            for name, found in topics.items()
+            if topic in name and "retry" in name and name != topic and found.error is None
+            for number in found.partitions
+        ]
+        replies = committed(self.consumer, theirs, deadline, self._reading)
+        read = {Partition(each.topic, each.partition): each.offset for each in replies if each.offset >= 0}
+        of_group = [each for each in theirs if each.topic in {known.topic for known in read}]
+        firsts, lasts = self.first_offsets(of_group, deadline), self.last_offsets(of_group, deadline)
+        lags = dict.fromkeys(sorted({each.topic for each in of_group}), 0)
+        for each in of_group:
+            lags[each.topic] += max(lasts[each] - max(read.get(each, 0), firsts[each]), 0)
+        return lags
+
+    @property
+    def _reading(self) -> str:
+        return f"reading the offsets of {self.group} at {self.where}"
+
+    def members(
+        self,
+        partitions: Sequence[Partition],  # noqa: ARG002 - as of the port: the coordinator knows all
+        deadline: Deadline,
+    ) -> Sequence[GroupMember]:
+        """The members of the group now; classic groups and those of the consumer protocol."""
+        found = None
+        while found is None:
+            found = self._describe(deadline)
+        return [
+            GroupMember(
+                member.client_id,
+                member.host,
+                member.group_instance_id or member.member_id,
+                tuple(sorted(Partition(each.topic, each.partition) for each in member.assignment.topic_partitions)),
+            )
+            for member in found.members
+        ]
+
+    def _describe(self, deadline: Deadline) -> Any:  # noqa: ANN401 - as the binding has it
+        """None = ask again: a coordinator moves, or is only made by the first question about any group."""
+        asked = self.admin.client.describe_consumer_groups([self.group], request_timeout=request_s(deadline))
+        try:
+            return self.admin.answer(asked[self.group], deadline, f"asking who is in {self.group}")
+        except SourceUnavailable:
+            if deadline.passed:
+                raise
+            SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
+            return None
+
+    def identities(
+        self,
+        starts: Mapping[Partition, int],  # noqa: ARG002 - as of the port
+        ends: Mapping[Partition, int],  # noqa: ARG002 - as above
+        patience_s: float,  # noqa: ARG002 - as above
+    ) -> Iterator[Sequence[str]]:
+        """None: positions alone are known."""
+        return iter(())
+
+    def set(self, offsets: Mapping[Partition, int], deadline: Deadline) -> None:
+        """Set the group's offsets; they carry no mark of the app's own commits. Raises GroupActive, SourceError."""
+        wanted = [TopicPartition(each.topic, each.number, offset, _BY) for each, offset in offsets.items()]
+        asked = self.admin.client.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self.group, wanted)], request_timeout=request_s(deadline)
+        )
+        what = f"setting the offsets of {self.group}"
+        reply = self.admin.answer(asked[self.group], deadline, what)
+        for each in reply.topic_partitions:
+            if each.error is not None and each.error.code() in _ACTIVE:
+                raise GroupActive(
+                    f"{what} at {self.where}: the broker refuses while the group has members "
+                    f"({each.error.name()}); stop them all, and try again"
+                )
+            if each.error is not None:
+                raise faults.as_source_error(each.error, f"{what} in {each.topic}-{each.partition} at {self.where}")

@@ -1,0 +1,63 @@
+"""A look at what a LeasedSource would find, without joining its group: for a check before a deployment."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.grpc.client import Client
+from holdfast.adapters.rocketmq.names import no_patterns
+from holdfast.errors import UnknownTopic
+from holdfast.timing import SYSTEM_CLOCK
+from holdfast.tools.ports import Configured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.adapters.rocketmq.grpc.source import LeasedSource
+    from holdfast.plugin.retrying.keeping import Flaw
+    from holdfast.timing import Deadline
+
+#: A topic that nobody has: its route is asked for to be answered at all.
+_NO_TOPIC = "holdfast-asks-whether-you-answer"
+
+
+class LeasedSourceLook:
+    """`tools.ports.SourceLook`: by the proxy. One thread; a question takes `request_timeout_s` at most.
+
+    Args:
+        source: it need not be open.
+    """
+
+    default_port = None
+
+    def __init__(self, source: LeasedSource) -> None:
+        config = source._config  # noqa: SLF001 - the same package; it has credentials, so it is nobody else's
+        self.addresses = config.endpoints
+        self._client = Client(config, (), SYSTEM_CLOCK)
+
+    def reach(self, deadline: Deadline) -> str:
+        """Log in at the proxy. Raises SourceError."""
+        with suppress(UnknownTopic):
+            self.partitions(_NO_TOPIC, deadline)
+        return f"RocketMQ's proxy at {self.addresses} answers"
+
+    def configuration(self) -> Configured:
+        """Judged when the source was made: there is no other client's to judge."""
+        return Configured()
+
+    def partitions(self, topic: str, deadline: Deadline) -> int:  # noqa: ARG002 - the client has a bound of its own
+        """How many queues a topic has that can be read. Raises UnknownTopic and other SourceErrors."""
+        return self._client.queues(topic)
+
+    def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:  # noqa: ARG002 - as it is called
+        """Refused, as at the start. Raises SourceError."""
+        raise no_patterns(pattern)
+
+    def flaws(self, topic: str, delay_s: float | None, deadline: Deadline) -> Sequence[Flaw]:  # noqa: ARG002 - as it is called
+        """Nothing: a broker has one time for all its topics, and it does not compact these."""
+        return ()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._client.close()

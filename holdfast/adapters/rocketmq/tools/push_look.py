@@ -1,0 +1,31 @@
+"""A look at what a PushSource would find, without joining its group: for a check before a deployment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.names import no_patterns
+from holdfast.adapters.rocketmq.remoting import RemotingClient
+from holdfast.adapters.rocketmq.tools.look import NameServersLook
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.adapters.rocketmq.push.source import PushSource
+    from holdfast.timing import Deadline
+
+
+class PushSourceLook(NameServersLook):
+    """`tools.ports.SourceLook`. One thread.
+
+    Args:
+        source: it need not be open.
+    """
+
+    def __init__(self, source: PushSource) -> None:
+        namesrv, credentials = source._namesrv, source._credentials  # noqa: SLF001 - the same package
+        super().__init__(namesrv, RemotingClient(namesrv, credentials=credentials))
+
+    def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:  # noqa: ARG002 - as it is called
+        """Refused, as at the start. Raises SourceError."""
+        raise no_patterns(pattern)

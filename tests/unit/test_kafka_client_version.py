@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import libversion
 
-from holdfast.adapters.kafka.client_version import check
+from holdfast.adapters.kafka.quirks.client_version import check
 from holdfast.errors import ClientUnusable
 
 

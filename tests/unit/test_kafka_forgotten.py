@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from holdfast.adapters.kafka import forgotten
 from holdfast.adapters.kafka.callbacks import Callbacks
-from holdfast.adapters.kafka.forgotten import Brokers, give_up
+from holdfast.adapters.kafka.quirks import forgotten
+from holdfast.adapters.kafka.quirks.forgotten import Brokers, give_up
 from holdfast.errors import SourceUnavailable
 from holdfast.timing import Deadline
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from holdfast.adapters.kafka import KafkaSource, log_ends
+from holdfast.adapters.kafka import KafkaSource
 from holdfast.adapters.kafka import admin as admins
 from holdfast.adapters.kafka.admin import Admin
 from holdfast.adapters.kafka.broker_features import NOT_ASKED
@@ -21,7 +21,8 @@ from holdfast.adapters.kafka.commit_mark import CommitMark
 from holdfast.adapters.kafka.config import check
 from holdfast.adapters.kafka.emission import emit
 from holdfast.adapters.kafka.joining import consumer_of
-from holdfast.adapters.kafka.log_ends import LogEnds
+from holdfast.adapters.kafka.quirks import log_ends
+from holdfast.adapters.kafka.quirks.log_ends import LogEnds
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import NotAuthorised, SourceFatal, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import NOTHING, CommitFate

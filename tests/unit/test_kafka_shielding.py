@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.kafka.shielding import Shield
+from holdfast.adapters.kafka.quirks.shielding import Shield
 
 
 class TimeIsUp(Exception):

@@ -15,7 +15,7 @@ from holdfast.adapters.kafka import KafkaSource
 from holdfast.adapters.kafka.broker_features import NOT_ASKED
 from holdfast.adapters.kafka.config import check
 from holdfast.adapters.kafka.emission import emit
-from holdfast.adapters.kafka.leave_static import (
+from holdfast.adapters.kafka.quirks.leave_static import (
     StaticMember,
     cannot,
     close,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from holdfast.adapters.kafka import unowned as module
 from holdfast.adapters.kafka.broker_features import NOT_ASKED
 from holdfast.adapters.kafka.callbacks import Callbacks
 from holdfast.adapters.kafka.config import check
 from holdfast.adapters.kafka.emission import emit
-from holdfast.adapters.kafka.unowned import Watch, assigned_in, topics_of, unowned, watch
+from holdfast.adapters.kafka.quirks import unowned as module
+from holdfast.adapters.kafka.quirks.unowned import Watch, assigned_in, topics_of, unowned, watch
 from holdfast.errors import SourceUnavailable
 from holdfast.records import Partition
 from holdfast.testing.clocks import HandClock

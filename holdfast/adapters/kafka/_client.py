@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.adapters.kafka.client_version import check
+from holdfast.adapters.kafka.quirks.client_version import check
 from holdfast.errors import MissingExtraError
 
 try:

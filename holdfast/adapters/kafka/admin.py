@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.adapters.kafka._client import AdminClient, KafkaError, KafkaException
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
 from holdfast.adapters.kafka.properties import DEFAULT_PORT, addresses, for_helpers
-from holdfast.adapters.kafka.shielding import NoLog
+from holdfast.adapters.kafka.quirks.shielding import NoLog
 from holdfast.errors import SettingError, SourceError, SourceUnavailable
 from holdfast.plugin.listening import refusal, unreached
 from holdfast.records import Partition

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.properties import DEFAULT_PORT
-from holdfast.adapters.kafka.shielding import NoLog, Shield
+from holdfast.adapters.kafka.quirks.shielding import NoLog, Shield
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
 from holdfast.plugin.folding import EVERY_S, Folding
 from holdfast.plugin.listening import refusal, unreached

@@ -12,7 +12,7 @@ from holdfast.adapters.kafka._client import (
     ValueDeserializationError,
 )
 from holdfast.adapters.kafka.consumer import KafkaConsumer
-from holdfast.adapters.kafka.header_names import headers_of
+from holdfast.adapters.kafka.quirks.header_names import headers_of
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.kafka.callbacks import Callbacks
     from holdfast.adapters.kafka.emission import ClientConfig
-    from holdfast.adapters.kafka.shielding import Shield
+    from holdfast.adapters.kafka.quirks.shielding import Shield
     from holdfast.timing import Deadline
 
 #: Callbacks that the client's own configuration may have.

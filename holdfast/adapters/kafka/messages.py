@@ -10,9 +10,9 @@ from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, Message, TopicPartition
 from holdfast.adapters.kafka.callbacks import Callbacks, partitions_of, topic_partitions
 from holdfast.adapters.kafka.first_look import FirstLook
-from holdfast.adapters.kafka.header_names import headers_of
 from holdfast.adapters.kafka.loop_commits import LoopCommits
 from holdfast.adapters.kafka.offsets import BEGINNING, END, ENDS, TAIL, offsets_at
+from holdfast.adapters.kafka.quirks.header_names import headers_of
 from holdfast.adapters.kafka.source import KafkaSource
 from holdfast.adapters.kafka.starting_offsets import OF_A_LOOP
 from holdfast.errors import SourceUnavailable

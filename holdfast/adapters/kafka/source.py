@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from holdfast.adapters.kafka import broker_features, faults, leave_static, unowned
+from holdfast.adapters.kafka import broker_features, faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.broker_features import NOT_ASKED, BrokerFeatures
 from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
@@ -15,14 +15,15 @@ from holdfast.adapters.kafka.commit_mark import CommitMark
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain, shorter_drain
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
-from holdfast.adapters.kafka.forgotten import Brokers, give_up, told
 from holdfast.adapters.kafka.group_session import GroupSession
-from holdfast.adapters.kafka.header_names import ask, mended
 from holdfast.adapters.kafka.joining import consumer_of, is_member, join, look_for_topics, refused_at_the_door
 from holdfast.adapters.kafka.known_properties import check_known
-from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committed_of_each, offsets_at, offsets_by_leader
 from holdfast.adapters.kafka.properties import as_int
+from holdfast.adapters.kafka.quirks import leave_static, unowned
+from holdfast.adapters.kafka.quirks.forgotten import Brokers, give_up, told
+from holdfast.adapters.kafka.quirks.header_names import ask, mended
+from holdfast.adapters.kafka.quirks.log_ends import LogEnds
 from holdfast.adapters.kafka.renewal import Renewal, of_finished
 from holdfast.adapters.kafka.starting_offsets import OF_AN_APP, StartingOffsets
 from holdfast.adapters.kafka.static_member import PROPERTY as STATIC_ID

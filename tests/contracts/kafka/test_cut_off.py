@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import MemoryClaims
 from holdfast.adapters.kafka import KafkaConsumer
-from holdfast.adapters.kafka.forgotten import give_up
+from holdfast.adapters.kafka.quirks.forgotten import give_up
 from tests.contracts.kafka.test_source import produce
 from tests.harness.servers.kafka import KafkaServer
 from tests.harness.waiting import until

@@ -12,8 +12,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from holdfast import Settings
-from holdfast.adapters.kafka import KafkaConsumer, dead_letter, forgotten
+from holdfast.adapters.kafka import KafkaConsumer, dead_letter
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
+from holdfast.adapters.kafka.quirks import forgotten
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import DeadLetterError, SourceUnavailable
 from holdfast.plugin.events import SourceTrouble

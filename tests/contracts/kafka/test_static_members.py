@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 
 from holdfast import MemoryClaims
 from holdfast.adapters.kafka import KafkaConsumer, KafkaSource
-from holdfast.adapters.kafka.leave_static import Failed, StaticMember, tell
+from holdfast.adapters.kafka.quirks.leave_static import Failed, StaticMember, tell
 from holdfast.errors import SettingError, StaticIdTaken
 from holdfast.plugin.events import RebalanceReport, SourceTrouble
 from holdfast.timing import Deadline

@@ -66,7 +66,7 @@ class Told:
 def test_a_loop_of_ones_own_joins_anew_and_its_on_revoke_is_called(
     kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.adapters.kafka.unowned._FIRST_S", 0.5)
+    monkeypatch.setattr("holdfast.adapters.kafka.quirks.unowned._FIRST_S", 0.5)
     topic = f"unowned-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic, _PARTITIONS)
     plain = {"bootstrap.servers": kafka.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from holdfast.adapters.kafka import faults, leave_static
+from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka.callbacks import _FATES
+from holdfast.adapters.kafka.quirks import leave_static
 from holdfast.adapters.kafka.source import KafkaSource
 from holdfast.adapters.kafka.wire import answer, compact, exchange, request
 from holdfast.records import Partition

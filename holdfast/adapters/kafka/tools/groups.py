@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from holdfast.adapters.kafka import tls
 from holdfast.adapters.kafka._client import ConfigResource, ConsumerGroupTopicPartitions, KafkaError, TopicCollection
 from holdfast.adapters.kafka.admin import Admin, request_s
-from holdfast.adapters.kafka.leave_static import cannot
 from holdfast.adapters.kafka.properties import addresses
+from holdfast.adapters.kafka.quirks.leave_static import cannot
 from holdfast.adapters.kafka.tools import describing
 from holdfast.adapters.kafka.tools.partitions import PartitionViews, node_of
 from holdfast.adapters.kafka.topic_keeping import keeping_of

@@ -10,7 +10,7 @@ from holdfast.adapters.kafka.admin import Admin, refused, request_s
 from holdfast.adapters.kafka.callbacks import client_log
 from holdfast.adapters.kafka.offsets import EARLIEST, LATEST, offsets_at
 from holdfast.adapters.kafka.properties import addresses, for_helpers
-from holdfast.adapters.kafka.shielding import Shield
+from holdfast.adapters.kafka.quirks.shielding import Shield
 from holdfast.adapters.kafka.topic_ids import TopicIds, position_name
 from holdfast.records import Partition
 

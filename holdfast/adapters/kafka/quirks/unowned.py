@@ -1,16 +1,18 @@
-"""Partitions that nobody owns: a static member of the cooperative protocol notices them, and joins its group anew.
+"""Partitions without an owner: a static member of the cooperative protocol notices them, and joins its group anew.
 
-A static member is killed while it gives partitions up, and comes back under its name within its session. The group is
-stable, so the coordinator answers its join with what the last rebalance left it, and begins no other. The member has
-nothing to revoke, so its client does not join again, and what it was giving up has no owner until something else causes
-a rebalance: 22 of 22 tries on Kafka 4.3.1 with librdkafka 2.16, one of them watched for 330 s.
-
-`unsubscribe` and `subscribe` together cured it in 12 of 12, within a second: the client gives up what it has, and its
-next join, with other metadata, begins a rebalance. `subscribe` to the same topics does nothing. Any member may do it.
-The consumer protocol has no such hole: the broker waits until each member has said that it gave a partition up.
-
-From outside, another member's drain looks the same for as long as it lasts: the second look comes after it. To ask
-takes DESCRIBE on the group and its topics, which READ includes.
+- What happens: a static member is killed while it gives partitions up, and comes back under its name within its
+  session. The group is stable, so the coordinator answers the join with the last rebalance's assignment and begins no
+  other rebalance. The member has nothing to revoke, so its client does not join again. What it was giving up has no
+  owner until something else causes a rebalance.
+- Seen in 22 of 22 tries on Kafka 4.3.1 with librdkafka 2.16; one of them was watched for 330 s.
+- What holdfast does: `unsubscribe` and `subscribe` together. The client gives up its partitions, and its next join has
+  other metadata, which begins a rebalance: cured in 12 of 12, within a second. `subscribe` to the same topics does
+  nothing. Any member may do it.
+- From outside, another member's drain looks the same for as long as it lasts, so the second look comes after a drain.
+  The look needs DESCRIBE on the group and its topics, which READ includes.
+- It can go when the coordinator or the client begins a rebalance in that case. The consumer protocol has no such hole:
+  its broker waits until each member has said that it gave a partition up.
+- Tests: tests/contracts/kafka/test_unowned.py, tests/unit/test_kafka_unowned.py.
 """
 
 from __future__ import annotations

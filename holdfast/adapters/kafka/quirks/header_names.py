@@ -1,8 +1,11 @@
-"""Headers whose names are no UTF-8, as any producer but Python's may write them.
+"""Header names that are not UTF-8, as a producer in another language than Python may write them.
 
-The binding (2.13.2 to 2.16.1) decodes names when headers are first asked for. Of one that it cannot decode it raises
-SystemError, and keeps a tuple without that name, at which the process crashes whoever looks. Which name it was, is
-lost.
+- What the binding does: it decodes names when headers are first asked for. At a name that it cannot decode it raises
+  SystemError and keeps a tuple without that name. The process crashes at the next look at that tuple. The name is lost.
+- Seen with confluent-kafka 2.13.2 to 2.16.1.
+- What holdfast does: such a name becomes U+FFFD, in the record and in the message. Its value is kept.
+- It can go when the binding hands such names on, or raises an error that leaves the message whole.
+- Test: tests/contracts/kafka/test_header_names.py.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
     Headers = Sequence[tuple[str, bytes | None]]
 
-#: Stands for such a name.
+#: Stands for a name that cannot be decoded.
 UNKNOWN = "\ufffd"
 #: `message.headers()`. Where Python's own code has called it often, it does not look any more whether the call has
 #: failed, and the error comes out of some later call.
@@ -26,7 +29,7 @@ ask: Callable[[Message], Headers | None] = methodcaller("headers")
 
 
 def headers_of(message: Message) -> Headers:
-    """All of them; for those who are the first to ask."""
+    """All headers, where they were not asked for before."""
     try:
         return ask(message) or ()
     except SystemError:
@@ -34,7 +37,7 @@ def headers_of(message: Message) -> Headers:
 
 
 def mended(message: Message) -> Headers:
-    """Call unknown names so, in the message too, after `ask` has raised SystemError."""
+    """Name the unknown ones `UNKNOWN`, in the message too, after `ask` has raised SystemError."""
     kept: Any = message.headers()
     # The collector of cycles counts what a tuple really has: a name and a value, or the value alone.
     headers = [each if len(gc.get_referents(each)) == 2 else (UNKNOWN, each[1]) for each in kept]

@@ -1,16 +1,17 @@
-"""A static member is closed: it comes back, or it leaves for good, and its partitions go to others at once.
+"""A static member that is closed: it comes back, or it leaves for good and its partitions go to others at once.
 
-In the classic protocol librdkafka says that it leaves when it is asked to unsubscribe, and nothing when it is closed.
-In the consumer protocol it always says "I come back" (epoch -2, KIP-848), whatever is called, so the other word (epoch
--1) is sent by hand.
-
-Before its first request to join is answered (a classic group collects its members, or waits for one that drains)
-librdkafka says nothing at all, in neither protocol, while the broker has the member already. Then all is said by hand:
-"I come back", or the next start would be refused for a session (consumer protocol; a classic successor takes the place
-of who is joining); or that it leaves.
-
-By hand: FindCoordinator, key 10, and ConsumerGroupHeartbeat, key 68, both version 0; LeaveGroup, key 13, version 3
-(Kafka 2.4), which names a member by its static id alone. Measured on Kafka 4.3.1; layouts: Kafka's message definitions.
+- What the client does: in the classic protocol librdkafka sends LeaveGroup at `unsubscribe`, and nothing at `close`. In
+  the consumer protocol it always says "I come back" (epoch -2, KIP-848). Before its first join is answered (a classic
+  group collects its members, or waits for one that drains) it says nothing in either protocol, though the broker has
+  the member already.
+- Seen with librdkafka 2.16 on Kafka 4.3.1.
+- What holdfast does: it sends by hand what the client does not say. For good: LeaveGroup by the static id (classic), or
+  epoch -1 (consumer protocol). To come back during a first join: epoch -2, or the next start would be refused for a
+  session; a classic successor takes the place of a member that is joining. Over SASL nothing can be sent by hand.
+- Requests: FindCoordinator, key 10, and ConsumerGroupHeartbeat, key 68, both version 0; LeaveGroup, key 13, version 3
+  (Kafka 2.4), which names a member by its static id alone. Layouts: Kafka's message definitions.
+- It can go when the client has a call for each of the two.
+- Tests: tests/contracts/kafka/test_static_members.py, tests/unit/test_kafka_static_members.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""The ends of logs, asked without waiting, on a connection of its own.
+"""The ends of logs, asked on a connection of their own.
 
-On the consumer's connection the question would stand behind the fetch that waits there for records: some 200 ms with
-librdkafka's default fetch.wait.max.ms of 500, and now and then longer than that.
+- What the client does: a question on the consumer's connection stands behind the fetch that waits there for records:
+  some 200 ms with librdkafka's default fetch.wait.max.ms of 500, and now and then longer than 500 ms.
+- What holdfast does: an admin client asks on its own connection, and no call waits for the answer.
+- It can go when the client asks its questions on another connection than its fetches.
+- Test: tests/unit/test_kafka_questions.py.
 """
 
 from __future__ import annotations

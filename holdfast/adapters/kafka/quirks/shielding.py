@@ -1,14 +1,16 @@
-"""Shields for the client's callbacks: an exception of a signal's handler (Ctrl-C, a job's time limit) is kept there.
+"""Shields for the client's callbacks: they keep an exception that a signal handler raises (Ctrl-C, a job's time limit).
 
-A handler of Python's runs in the first line of Python that comes. While the client waits for its brokers that is the
-first line of a callback. The binding (2.6 to 2.16) goes on calling others with the exception set: out of the poll comes
-a SystemError that does not tell of it, or nothing at all. No `try` inside of a function helps: the handler runs before
-its first line. So the client gets callables without a frame of Python of their own, which send their arguments to a
-generator that waits inside of a `try` already.
-
-The application may make the client call the same callback once more, inside of it (an error_cb that polls): while a
-generator runs it can be sent nothing, so another one waits meanwhile. Which one it is says the `__call__` of a class,
-which the interpreter looks up without a frame either.
+- What the binding does: Python runs a signal handler in the next line of Python. While the client waits for its brokers
+  that is the first line of a callback. The binding goes on and calls other callbacks with the exception set: the poll
+  raises a SystemError that does not name the exception, or nothing at all.
+- Seen with confluent-kafka 2.6 to 2.16.
+- What holdfast does: a `try` inside a function is too late, because the handler runs before its first line. So the
+  client gets callables without a Python frame of their own. They send their arguments to a generator that waits inside
+  of a `try`. A callback may be called again inside of itself (an error_cb that polls): a running generator can be sent
+  nothing, so a second generator waits. The `__call__` of a class picks the generator, which the interpreter looks up
+  without a frame.
+- It can go when the binding stops at the first callback that raises, and raises that exception.
+- Test: tests/unit/test_kafka_shielding.py.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
-"""A client that has forgotten its brokers: noticed, and given up without waiting for it.
+"""A client that has forgotten all its brokers: holdfast notices it, and gives it up without waiting for its `close`.
 
-A broker that its controller has fenced (it was silent for longer than its own session, or it is just starting) answers
-Metadata with the topics and without any broker. librdkafka takes that for the truth since 2.13 (issue 5301): it drops
-every broker that it knows. It then begins anew with its bootstrap servers, unless `metadata.recovery.strategy` is
-"none", or an answer of that kind comes between the decision and its execution, which leaves it cancelled for good
-(issue 5605). Such a client gives nothing up, fetches nothing, commits nothing and says nothing, and its `close` may
-hang: 3 of 4 groups of bare clients after two to seven times that their only broker was stopped for 10 to 16 s (Kafka
-4.3.1, librdkafka 2.16).
-
-What shows it: the client answers not even a question about one topic, while another client with the same configuration
-gets its answer. Asked only of a client from which nothing has come for a while; the question stands behind a fetch that
-waits for records (fetch.wait.max.ms), so it can take half a second.
+- What the client does: a broker that its controller has fenced (it was silent for longer than its session, or it has
+  just started) answers Metadata with topics and without brokers. librdkafka believes that since 2.13 (issue 5301) and
+  drops every broker that it knows. It then begins anew with its bootstrap servers, unless
+  `metadata.recovery.strategy` is "none", or an answer of that kind comes between the decision and its execution, which
+  cancels it for good (issue 5605). Such a client gives nothing up, fetches nothing, commits nothing, reports nothing,
+  and its `close` may hang.
+- Seen in 3 of 4 groups of bare clients, after their only broker was stopped two to seven times for 10 to 16 s
+  (Kafka 4.3.1, librdkafka 2.16).
+- What holdfast does: when a client has brought nothing for a while, it is asked about one topic. If it does not answer
+  and another client with the same configuration does, the next client is made. The question stands behind a fetch that
+  waits for records (fetch.wait.max.ms), so it can take half a second.
+- It can go when both issues are closed in the oldest client that is allowed.
+- Tests: tests/contracts/kafka/test_forgotten_brokers.py, tests/unit/test_kafka_forgotten.py.
 """
 
 from __future__ import annotations

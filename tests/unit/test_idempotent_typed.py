@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import enum
+import sys
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,7 +18,7 @@ import pydantic
 import pytest
 
 from holdfast import KeyBusy, MemoryClaims, idempotent
-from holdfast.dedup.calls import codec
+from holdfast.dedup.typed_json import installed as installed_package
 from holdfast.errors import KeyMissing, ResultNotStored, SettingError
 
 
@@ -84,7 +85,8 @@ def claims() -> MemoryClaims:
 
 @pytest.fixture(params=["msgspec", "pydantic"])
 def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "_installed", lambda package: package == "pydantic" or request.param == "msgspec")
+    if request.param == "pydantic":
+        monkeypatch.setitem(sys.modules, "msgspec", None)
 
 
 def returning(claims: MemoryClaims, kind: Any, value: object, **choices: Any) -> Any:
@@ -98,7 +100,7 @@ def returning(claims: MemoryClaims, kind: Any, value: object, **choices: Any) ->
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(("kind", "value"), RESULTS)
 def test_a_result_comes_back_as_its_annotation_says(claims: MemoryClaims, kind: Any, value: object) -> None:
-    if isinstance(value, Shipped) and not codec._installed("msgspec"):
+    if isinstance(value, Shipped) and installed_package("msgspec") is None:
         with pytest.raises(SettingError, match="encode="):
             returning(claims, kind, value)
         return
@@ -148,7 +150,8 @@ def test_an_annotation_that_cannot_be_kept_is_refused_at_the_decoration(claims: 
 
 
 def test_with_neither_installed_only_json_is_kept(claims: MemoryClaims, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "_installed", lambda _: False)
+    for library in ("msgspec", "pydantic"):
+        monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(SettingError, match="install msgspec or pydantic"):
         returning(claims, Decimal, Decimal(1))
     assert returning(claims, list[str], ["a"])(1) == ["a"]

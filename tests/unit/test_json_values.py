@@ -1,22 +1,27 @@
-"""JSON of a type: pydantic's, msgspec's, and ours where there is no msgspec, which is to do as msgspec does."""
+"""JSON of a type: by pydantic or msgspec, whichever is installed; what JSON has itself, also by neither."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired
+from typing import TypedDict as StandardTypedDict
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from holdfast import make_record
 from holdfast.errors import SettingError
-from holdfast.plugin.handling.json_values import Json
+from holdfast.plugin.handling.values import deserializer
 
 
 class Size(Enum):
@@ -55,19 +60,47 @@ class IncompleteModel(BaseModel):
     line: Nowhere  # type: ignore[name-defined]  # noqa: F821
 
 
-@pytest.fixture(params=["msgspec", "orjson", "json"])
+class Struct(msgspec.Struct):
+    order_id: int
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+
+
+class Foreign: ...
+
+
+@dataclass
+class Held:
+    order_id: int
+    foreign: Foreign
+
+
+class Book(StandardTypedDict):
+    title: str
+
+
+def without(patch: pytest.MonkeyPatch, *absent: str) -> None:
+    for each in absent:
+        patch.setitem(sys.modules, each, None)
+
+
+@pytest.fixture(params=["msgspec", "pydantic"])
 def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What is there: msgspec, or else orjson, or neither."""
-    library: str = request.param
-    if library != "json":
-        pytest.importorskip(library)
-    for each in ("msgspec", "orjson")[: ("msgspec", "orjson", "json").index(library)]:
-        monkeypatch.setitem(sys.modules, each, None)
-    return library
+    """Which library decodes dataclasses."""
+    if request.param == "pydantic":
+        without(monkeypatch, "msgspec")
+    return str(request.param)
 
 
 def read(kind: Any, value: object) -> Any:
-    return Json(kind).deserialize(make_record(value if isinstance(value, bytes) else json.dumps(value).encode()))
+    record = make_record(value if isinstance(value, bytes) else json.dumps(value).encode())
+    return deserializer(kind).deserialize(record)
 
 
 @pytest.mark.usefixtures("installed")
@@ -115,12 +148,29 @@ class TestKinds:
             (list[int], b"[" * 100_000, ""),
             (dict, [], ""),
             (Payment, {"order_id": 1, "amountInCents": 0}, "amountInCents"),
+            (dict[str, int], {"a": "1"}, ""),
         ],
     )
     def test_what_is_something_else_is_told_by_its_field(self, kind: Any, value: object, where: str) -> None:
-        with pytest.raises((ValueError, RecursionError, _msgspec_error())) as caught:
+        with pytest.raises((ValueError, RecursionError)) as caught:
             read(kind, value)
         assert where in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("kind", "value", "where"),
+        [
+            (Order, {"order_id": "secret"}, "order_id"),
+            (Order, {"order_id": 1, "size": "secret"}, "size"),
+            (Order, {"order_id": 1, "status": "secret - at `$.x`"}, "status"),
+            (Size, "secret\nsecret", "nput|nvalid"),
+            (Annotated[Cat | Dog, Field(discriminator="kind")], {"kind": "secret"}, "tag"),
+        ],
+    )
+    def test_nothing_of_the_records_content_is_in_the_error(self, kind: Any, value: object, where: str) -> None:
+        with pytest.raises(ValueError, match=where) as caught:
+            read(kind, value)
+        assert "secret" not in "".join(traceback.format_exception_only(caught.value))
+        assert caught.value.__suppress_context__
 
     def test_a_pydantic_model_is_read_by_pydantic(self) -> None:
         given = {"order_id": "17", "amountInCents": 5}
@@ -133,34 +183,112 @@ class TestKinds:
         assert "secret" not in str(caught.value)
         assert caught.value.__suppress_context__
 
-    @pytest.mark.parametrize("kind", [bytes, Json])
+    @pytest.mark.parametrize("kind", [bytes, Foreign, Foreign | None, list[Foreign], Held])
     def test_a_type_that_json_has_not_is_told_at_once(self, kind: Any) -> None:
         with pytest.raises(SettingError, match=r"^value="):
-            Json(kind)
+            deserializer(kind)
 
     @pytest.mark.parametrize("kind", [Incomplete, IncompleteModel, list[IncompleteModel]])
     def test_a_type_whose_annotations_name_nothing_is_told_at_once(self, kind: Any) -> None:
         with pytest.raises(SettingError, match=r"^value=.*Nowhere.* has to be imported"):
-            Json(kind)
-
-
-def test_without_msgspec_a_type_that_only_msgspec_reads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "msgspec", None)
-    with pytest.raises(SettingError, match="pip install msgspec"):
-        Json(dict[str, complex])
+            deserializer(kind)
 
 
 def test_a_struct_is_read_by_msgspec() -> None:
-    msgspec = pytest.importorskip("msgspec")
-    struct = msgspec.defstruct("Struct", [("order_id", int)])
-    assert read(struct, {"order_id": 17}) == struct(17)
+    assert read(Struct, {"order_id": 17}) == Struct(17)
 
 
-def test_what_the_key_has_decoded_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "msgspec", None)
-    record = make_record({"order_id": 17})
-    assert Json(dict).deserialize(record) is not record.json()
-    assert Json(dict).deserialize(record) is record.json()
+def test_a_typed_dict_that_pydantic_cannot_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(Book, {"title": "a", "pages": 3}) == {"title": "a"}
+    without(monkeypatch, "msgspec")
+    if sys.version_info >= (3, 12):
+        assert read(Book, {"title": "a", "pages": 3}) == {"title": "a"}
+    else:
+        with pytest.raises(SettingError, match=r"pydantic cannot read it .*typing_extensions\.TypedDict"):
+            deserializer(Book)
+
+
+class TestWithNeither:
+    @pytest.fixture(autouse=True)
+    def _neither(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        without(monkeypatch, "msgspec", "pydantic")
+
+    @pytest.mark.parametrize(
+        ("kind", "value"),
+        [
+            (dict, {"a": 1}),
+            (dict[str, Any], {"a": None}),
+            (list, [1, "a"]),
+            (list[Any], [None]),
+            (str, "a"),
+            (int, 3),
+            (float, 3),
+            (bool, True),
+            (Any, None),
+            (object, [1]),
+        ],
+    )
+    def test_what_json_has_itself_is_read(self, kind: Any, value: object) -> None:
+        assert read(kind, value) == value
+
+    @pytest.mark.parametrize(
+        ("kind", "value"), [(dict, []), (int, True), (int, 1.0), (str, 1), (float, "1"), (str, b"x")]
+    )
+    def test_and_another_value_is_refused(self, kind: Any, value: object) -> None:
+        with pytest.raises(ValueError, match=r"^Expect"):
+            read(kind, value)
+
+    @pytest.mark.parametrize("kind", [Order, Line, list[int], int | None, Mapping[str, int]])
+    def test_other_types_are_told_at_once_with_what_to_install(self, kind: Any) -> None:
+        with pytest.raises(
+            SettingError, match=r"^value=.* needs msgspec or pydantic: pip install 'holdfast\[typed\]'$"
+        ):
+            deserializer(kind)
+
+    def test_what_the_key_has_decoded_is_not_decoded_again(self) -> None:
+        record = make_record({"order_id": 17})
+        assert deserializer(dict).deserialize(record) is not record.json()
+        assert deserializer(dict).deserialize(record) is record.json()
+
+
+APP = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
+from dataclasses import dataclass
+from holdfast import Holdfast, make_record
+from holdfast.errors import SettingError
+from holdfast.testing import ScriptedWorld
+
+@dataclass
+class Order:
+    order_id: int
+
+def consumed(kind):
+    got = []
+    def make_app(source, claims):
+        app = Holdfast(source, claims=claims)
+        app.handler("orders", name="bill", value=kind, dead_letter="letters")(got.append)
+        return app
+    with ScriptedWorld() as world:
+        world.member(make_app)
+        world.produce("orders", {"order_id": 17}, [17])
+        world.settle()
+        return got, len(world.dead_letters)
+
+print(consumed(dict))
+try:
+    print(consumed(Order))
+except SettingError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("absent", [["msgspec"], ["pydantic"], ["msgspec", "pydantic"]], ids="-".join)
+def test_an_app_runs_with_either_and_with_neither(absent: list[str]) -> None:
+    command = [sys.executable, "-c", APP, *absent]
+    plain, typed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert plain == "([{'order_id': 17}], 1)"
+    assert ("([Order(order_id=17)], 1)" if len(absent) == 1 else "pip install 'holdfast[typed]'") in typed
 
 
 JSON = st.recursive(
@@ -179,24 +307,13 @@ ORDERS = st.fixed_dictionaries(
 
 
 @given(value=JSON | ORDERS, kind=st.sampled_from([Order, Line, list[Order], dict[str, int | str], int | None, float]))
-def test_ours_takes_what_msgspec_takes_and_makes_the_same_of_it(value: object, kind: Any) -> None:
-    pytest.importorskip("msgspec")
+def test_pydantic_takes_what_msgspec_takes_and_makes_the_same_of_it(value: object, kind: Any) -> None:
     found = []
-    for library in ("msgspec", "ours"):
+    for absent in ((), ("msgspec",)):
         with pytest.MonkeyPatch.context() as patch:
-            if library == "ours":
-                patch.setitem(sys.modules, "msgspec", None)
+            without(patch, *absent)
             try:
                 found.append(repr(read(kind, value)))
-            except (ValueError, _msgspec_error()):
+            except ValueError:
                 found.append("refused")
     assert found[0] == found[1]
-
-
-def _msgspec_error() -> type[Exception]:
-    try:
-        import msgspec  # noqa: PLC0415 - it may not be there
-    except ImportError:
-        return ValueError
-    found: type[Exception] = msgspec.MsgspecError
-    return found

@@ -6,8 +6,6 @@ is written and read by pydantic or msgspec, whichever is installed, by the type 
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +26,7 @@ from typing import (
 from holdfast.dedup.calls import results
 from holdfast.dedup.calls.results import lose, not_stored
 from holdfast.dedup.not_run import routine
+from holdfast.dedup.typed_json import typed_json
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -152,51 +151,16 @@ def _is_plain(kind: Any) -> bool:  # noqa: ANN401 - as above
 
 
 def _typed(kind: Any) -> Codec:  # noqa: ANN401 - as above
-    if any(hasattr(each, "__pydantic_validator__") for each in _parts(kind)) or not _installed("msgspec"):
-        if not _installed("pydantic"):
-            raise SettingError("function", kind, f"what it returns is not JSON: install msgspec or pydantic, {_OR}")
-        return _by_pydantic(kind)
-    msgspec = importlib.import_module("msgspec")
     try:
-        unknown = _holds(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType, set())
-        read = msgspec.json.Decoder(kind).decode
-    except TypeError as error:
-        raise SettingError("function", kind, f"msgspec cannot keep what it returns ({error}): {_OR}") from error
-    if unknown:
-        raise SettingError("function", kind, f"msgspec does not know the type that it returns: {_OR}")
-    write = msgspec.json.Encoder().encode
-    return Codec(lambda result: write(result).decode(), read)
-
-
-def _holds(info: Any, custom: type, seen: set[int]) -> bool:  # noqa: ANN401 - what msgspec tells of a type
-    """Whether it is made of a type that msgspec does not know, in whatever depth."""
-    if isinstance(info, tuple):
-        return any(_holds(each, custom, seen) for each in info)
-    if id(info) in seen:
-        return False
-    seen.add(id(info))
-    inner = [getattr(info, name) for name in getattr(type(info), "__struct_fields__", ()) if name != "cls"]
-    return isinstance(info, custom) or any(_holds(each, custom, seen) for each in inner)
-
-
-def _by_pydantic(kind: Any) -> Codec:  # noqa: ANN401 - as above
-    pydantic = importlib.import_module("pydantic")
-    try:
-        adapter = pydantic.TypeAdapter(kind)
-    except Exception as error:
-        raise SettingError("function", kind, f"pydantic cannot keep what it returns: {_OR}") from error
-    return Codec(lambda result: adapter.dump_json(result).decode(), adapter.validate_json)
+        found = typed_json(kind, strict=False)
+    except (TypeError, NameError) as error:
+        raise SettingError("function", kind, f"what it returns cannot be kept, {error}: {_OR}") from error
+    if found is None:
+        raise SettingError("function", kind, f"what it returns is not JSON: install msgspec or pydantic, {_OR}")
+    return Codec(found.write, found.read)
 
 
 _OR = "give encode= and decode=, return what JSON has, or let no result be kept (on_done='marker')"
-
-
-def _installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
-
-
-def _parts(kind: object) -> list[object]:
-    return [kind, *(part for each in get_args(kind) for part in _parts(each))]
 
 
 def _same(read: Any, returned: Any) -> bool:  # noqa: ANN401 - whatever is returned

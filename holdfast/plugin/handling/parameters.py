@@ -27,8 +27,7 @@ from typing import (
 
 from holdfast.dedup.not_run import is_coroutine, routine
 from holdfast.errors import SettingError
-from holdfast.plugin.handling.json_values import name_of
-from holdfast.plugin.handling.values import Reading, value_of
+from holdfast.plugin.handling.values import Reading, name_of, value_of
 from holdfast.records import Record
 
 if TYPE_CHECKING:

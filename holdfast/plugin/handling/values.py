@@ -7,12 +7,14 @@ not read, and its handler is not called. The value is kept with its record: a re
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import types
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, get_origin
 
-from holdfast.dedup.not_run import check_returns, not_run
+from holdfast.dedup.not_run import check_returns, name_of_call, not_run
+from holdfast.dedup.typed_json import installed, typed_json
 from holdfast.errors import RecordUnreadable, SettingError
-from holdfast.plugin.handling.json_values import Json, name_of
 from holdfast.records import place_of
 
 if TYPE_CHECKING:
@@ -25,6 +27,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 #: Where a record keeps what was made of its value.
 _KEPT = "value="
+#: In the names of types.
+_MODULE = re.compile(r"\b(?:\w+\.)+(?=\w)")
+_REMEDY = (
+    "give a pydantic model, a msgspec Struct, a dataclass, a TypedDict, or what JSON has (dict, list, str, ...); "
+    "anything else by a function: value=lambda raw: ..."
+)
 
 
 class Deserializer(Protocol[T_co]):
@@ -135,7 +143,8 @@ def deserializer(spec: object) -> Deserializer[Any]:
         SettingError: nothing does.
     """
     if isinstance(spec, type | types.UnionType) or get_origin(spec) is not None or spec is Any:
-        return Json(spec)
+        plain = _plain(spec) if installed("msgspec") is None else None
+        return _Json(spec) if plain is None else _PlainJson(plain)
     if callable(decode := getattr(spec, "deserialize", None)):
         check_returns("value", decode, name_of(spec))
         return spec  # type: ignore[return-value]  # just looked at
@@ -147,6 +156,15 @@ def deserializer(spec: object) -> Deserializer[Any]:
     )
 
 
+def name_of(kind: object) -> str:
+    """A type's name without its modules, or a function's; of anything else its repr."""
+    if isinstance(kind, type) and get_origin(kind) is None:
+        return kind.__name__
+    if get_origin(kind) is not None:
+        return _MODULE.sub("", repr(kind))
+    return name_of_call(kind) if callable(kind) else repr(kind)
+
+
 class _Function:
     """A function of the value's bytes."""
 
@@ -155,3 +173,53 @@ class _Function:
 
     def deserialize(self, record: Record) -> Any:  # noqa: ANN401 - whatever it returns
         return self._function(record.value or b"")
+
+
+class _Json:
+    """JSON of a type. Raises SettingError: the library that is installed cannot read that type, or none is."""
+
+    def __init__(self, kind: Any) -> None:  # noqa: ANN401 - a class, or what typing makes of several
+        if kind in (bytes, bytearray):
+            raise SettingError("value", kind, "record.value has the bytes: leave value= out")
+        try:
+            found = typed_json(kind, strict=True)
+        except NameError as error:
+            missing = str(error).splitlines()[0]
+            remedy = f"{missing}: what its annotations name has to be imported, and not for type checkers alone"
+            raise SettingError("value", kind, remedy) from error
+        except TypeError as error:
+            raise SettingError("value", kind, f"{error}: {_REMEDY}") from error
+        if found is None:
+            raise SettingError("value", kind, "decoding it needs msgspec or pydantic: pip install 'holdfast[typed]'")
+        self._read = found.read
+
+    def deserialize(self, record: Record) -> Any:  # noqa: ANN401 - of the type
+        return self._read(record.value or b"")
+
+
+class _PlainJson:
+    """JSON as the standard library decodes it, or `record.json()` has done already.
+
+    Args:
+        kind: the type that it has to be, and no subclass; object = any.
+    """
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def deserialize(self, record: Record) -> Any:  # noqa: ANN401 - of the type
+        kept = vars(record)
+        found = kept["_decoded"] if "_decoded" in kept else json.loads(record.value or b"")
+        if self._kind is float and type(found) is int:
+            return float(found)
+        if self._kind is not object and type(found) is not self._kind:
+            raise ValueError(f"Expected `{self._kind.__name__}`, got `{type(found).__name__}`")
+        return found
+
+
+def _plain(kind: Any) -> type | None:  # noqa: ANN401 - as of _Json
+    """Find the type for `_PlainJson`. Returns: None if that kind of type needs a library."""
+    if kind in (dict[str, Any], list[Any]):
+        kind = get_origin(kind)
+    made: type | None = object if kind is Any else kind
+    return made if made in (object, dict, list, str, int, float, bool) else None

@@ -164,7 +164,7 @@ class LetGo(NamedTuple):
     known_as: int = 0
 
 
-class Poll(NamedTuple):
+class AskInHand(NamedTuple):
     """The owner asks what became of offsets that were handed over."""
 
     partition: str
@@ -180,7 +180,7 @@ class Drop(NamedTuple):
     offset: int
 
 
-class Polled(NamedTuple):
+class InHand(NamedTuple):
     """The reply to a `Poll`; offsets in neither set are still being worked on."""
 
     done: frozenset[int]
@@ -230,7 +230,7 @@ class ClaimSession(Protocol):
         """End ownerships, handing over what is in hand."""
         ...
 
-    def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
+    def poll(self, polls: Sequence[AskInHand]) -> list[InHand | Verdict]:
         """Ask for what was handed over. `Verdict.FENCED` is the only verdict in the reply."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.dedup.claims import Acquired, Polled, Since, Turned, Verdict, Wait
+from holdfast.dedup.claims import Acquired, InHand, Since, Turned, Verdict, Wait
 from holdfast.dedup.memory_state import Claimed, Finished, straight
 from holdfast.dedup.offset_set import OffsetSet, runs
 from holdfast.errors import StateError, StoreError, StoreUnavailable
@@ -13,7 +13,7 @@ from holdfast.errors import StateError, StoreError, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Standing, Token
+    from holdfast.dedup.claims import AskInHand, Claim, ClaimKey, Drop, LetGo, Mark, Standing, Token
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState, StoredPosition
 
@@ -132,10 +132,10 @@ class MemorySession:
 
         return lambda: _for_each(one, standings)
 
-    def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
+    def poll(self, polls: Sequence[AskInHand]) -> list[InHand | Verdict]:
         """Ask for what was handed over."""
 
-        def one(poll: Poll) -> Polled | Verdict:
+        def one(poll: AskInHand) -> InHand | Verdict:
             p = self._state.position(poll.partition)
             if not self._owns(poll.partition, p, poll.epoch):
                 return Verdict.FENCED
@@ -148,7 +148,7 @@ class MemorySession:
             yours = set(poll.offsets) - done - waiting
             for offset in yours:
                 p.running.pop(offset, None)
-            return Polled(frozenset(done), frozenset(yours))
+            return InHand(frozenset(done), frozenset(yours))
 
         return self._ask(lambda: [one(poll) for poll in polls])
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict
+from holdfast.dedup.claims import Acquired, InHand, Turned, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token, Wait
+    from holdfast.dedup.claims import AskInHand, Claim, ClaimKey, Drop, LetGo, Mark, Token, Wait
 
 
 class NoSession:
@@ -40,9 +40,9 @@ class NoSession:
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """Accepted."""
 
-    def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
+    def poll(self, polls: Sequence[AskInHand]) -> list[InHand | Verdict]:
         """Nobody else has anything in hand, as far as is known here."""
-        return [Polled(frozenset(), frozenset(poll.offsets)) for poll in polls]
+        return [InHand(frozenset(), frozenset(poll.offsets)) for poll in polls]
 
     def release(self, records: Sequence[Token]) -> None:
         """Accepted."""

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import (
         Acquired,
+        AskInHand,
         Claim,
         ClaimKey,
         ClaimSession,
         ClaimStore,
         Drop,
+        InHand,
         LetGo,
         Mark,
-        Poll,
-        Polled,
         Token,
         Wait,
     )
@@ -133,7 +133,7 @@ class OpenSession:
         ]
         self._ask(0, lambda s: s.let_go(said), lambda s: s.let_go(said), owed=True)
 
-    def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
+    def poll(self, polls: Sequence[AskInHand]) -> list[InHand | Verdict]:
         """See `ClaimSession`."""
         return self._ask(0, lambda s: s.poll(polls), lambda s: s.poll(polls))
 

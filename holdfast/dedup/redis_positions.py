@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import Acquired, Polled, Since, Verdict
+from holdfast.dedup.claims import Acquired, InHand, Since, Verdict
 from holdfast.dedup.offset_set import OffsetSet, Runs, runs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from holdfast.dedup.claims import Mark, Poll
+    from holdfast.dedup.claims import AskInHand, Mark
     from holdfast.dedup.redis_keys import Args
 
 _EXACT = 2**53  # numbers in Lua are doubles
@@ -64,12 +64,12 @@ def fenced_offsets(numbers: Sequence[int]) -> frozenset[int]:
     return frozenset(offset for first, length in pairs for offset in range(first, first + length))
 
 
-def polled(poll: Poll, reply: bytes) -> Polled | Verdict:
+def polled(poll: AskInHand, reply: bytes) -> InHand | Verdict:
     """Of a poll: `FENCED`, or what became of each offset."""
     if reply == b"F":
         return Verdict.FENCED
     states = list(zip(poll.offsets, reply.decode(), strict=True))
-    return Polled(
+    return InHand(
         done=frozenset(offset for offset, state in states if state == "d"),
         yours=frozenset(offset for offset, state in states if state == "y"),
     )

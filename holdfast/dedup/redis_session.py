@@ -6,9 +6,9 @@ import logging
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict, Wait
+from holdfast.dedup.claims import Acquired, InHand, Turned, Verdict, Wait
 from holdfast.dedup.redis_asking import Asker, Question, in_order
-from holdfast.dedup.redis_given import Given
+from holdfast.dedup.redis_failover_replay import FailoverReplay
 from holdfast.dedup.redis_keys import batch
 from holdfast.dedup.redis_layout import decode, encode
 from holdfast.dedup.redis_long import Long, acquired_or_long, in_parts, is_long, pieces, read
@@ -20,10 +20,10 @@ from holdfast.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Standing, Token
+    from holdfast.dedup.claims import AskInHand, Claim, ClaimKey, Drop, LetGo, Mark, Standing, Token
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.redis_asking import Asking, Replies
-    from holdfast.dedup.redis_given import Lately
+    from holdfast.dedup.redis_failover_replay import Lately
     from holdfast.dedup.redis_keys import Args, Batch, Group, Place, Times
     from holdfast.dedup.redis_layout import Layout
     from holdfast.dedup.redis_owned import Dropping
@@ -48,7 +48,7 @@ class RedisSession:
         self.live = lease.live
         self._runtime = runtime
         self._times = times
-        self._given = Given(runtime, times.window / 1000, lease.lease_s)
+        self._given = FailoverReplay(runtime, times.window / 1000, lease.lease_s)
         self._servers = Servers()
         self._asker = Asker(scripts, layout, lease, runtime)
 
@@ -254,7 +254,7 @@ class RedisSession:
         where = [self._layout.position(let.partition) for let, _ in ended]
         yield Question("let_go", _by_shard(where, args, self._times.position), durable=True)
 
-    def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
+    def poll(self, polls: Sequence[AskInHand]) -> list[InHand | Verdict]:
         """Ask for what was handed over."""
         args: list[Args] = []
         for poll in polls:

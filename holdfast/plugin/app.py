@@ -10,13 +10,13 @@ from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.app_parts import AppParts
 from holdfast.plugin.audit.settings import checked
+from holdfast.plugin.check_args import A_STORE, check_parts
 from holdfast.plugin.engine.leased.leased import Leased
 from holdfast.plugin.engine.lifecycle import longest_start_s
 from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import BatchOf, as_topics, new_handler
 from holdfast.plugin.hooks import Hooks
-from holdfast.plugin.made_of import A_STORE, check_parts
 from holdfast.plugin.observe.health import Health, HealthCheck
 from holdfast.plugin.observe.snapshot import Snapshot
 from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource, RetryTopicsSource

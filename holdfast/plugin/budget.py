@@ -62,7 +62,7 @@ class Misfit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class PollBudget:
     """The work that one member may have to do between two polls.
 
     Raises:
@@ -192,7 +192,7 @@ def restart_fits(session_ms: int, restart_s: float | None = None, *, session: st
     )
 
 
-def turn_fits(turn: Turn, max_poll_ms: int) -> Misfit | None:
+def turn_fits(turn: PollBudget, max_poll_ms: int) -> Misfit | None:
     """Batch, drain and commit are done before the group takes the member for stuck."""
     limit_s = max_poll_ms / 1000
     if turn.total_s < limit_s:
@@ -217,7 +217,7 @@ def turn_fits(turn: Turn, max_poll_ms: int) -> Misfit | None:
 
 def drain_fits(drain_s: float, max_poll_ms: int) -> Misfit | None:
     """Drain and commit of who polls while handlers run."""
-    turn = Turn(handler_s=0.0, drain_s=drain_s, polls_meanwhile=True)
+    turn = PollBudget(handler_s=0.0, drain_s=drain_s, polls_meanwhile=True)
     if (found := turn_fits(turn, max_poll_ms)) is None:
         return None
     limit_s = max_poll_ms / 1000

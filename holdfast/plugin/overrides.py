@@ -37,7 +37,7 @@ _SERVICE_LINK = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Override:
     """One value of a place."""
 
     #: For people: "environment", or the file's name.
@@ -57,7 +57,7 @@ class Overrides:
     """The settings of one place, or of several."""
 
     #: By their fields, with dots where they are nested: "workers", "ramp", "ramp.headroom".
-    values: Mapping[str, Given] = field(default_factory=dict)
+    values: Mapping[str, Override] = field(default_factory=dict)
 
     def under(self, later: Overrides) -> Overrides:
         """Merge these with others, which win."""
@@ -121,7 +121,7 @@ def of_environment(settings: type[object], environment: Mapping[str, str]) -> Ov
         if name not in paths:
             raise _unknown(name, list(paths), ENVIRONMENT)
         path, hint = paths[name]
-        found[path] = Given(where=ENVIRONMENT, name=name, said=text, value=_of_text(name, text, hint))
+        found[path] = Override(where=ENVIRONMENT, name=name, said=text, value=_of_text(name, text, hint))
     return _of_one_place(found)
 
 
@@ -184,11 +184,11 @@ def of_table(settings: type[object], table: Mapping[str, object], where: str) ->
         value = None if said == NONE and _may_be_none(paths[name]) else said
         if value is not None and _inner_of(paths[name]) is not None:
             raise SettingError(name, said, f'use a table of its settings, or "{NONE}"', origin=where)
-        found[name] = Given(where=where, name=name, said=said, value=value)
+        found[name] = Override(where=where, name=name, said=said, value=value)
     return _of_one_place(found)
 
 
-def _of_one_place(found: Mapping[str, Given]) -> Overrides:
+def _of_one_place(found: Mapping[str, Override]) -> Overrides:
     for path, given in found.items():
         if (above := found.get(path.rpartition(".")[0])) is not None:
             raise above.error(f"{given.name} contradicts it: leave one of the two out")

@@ -27,7 +27,7 @@ class LogName(NamedTuple):
         return f"{self.partition}" if self.log < 2 else f"{self.partition}#{self.log}"
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record is."""
 
     log: LogName
@@ -188,7 +188,7 @@ class Book:
         self._lanes: dict[Hashable, Lane] = {}
         self._units: dict[tuple[str, str], Unit] = {}
 
-    def place(self, number: int, at: Place, plan: Planned, handling: Handling, written_s: float) -> Placed:
+    def place(self, number: int, at: RecordPlace, plan: Planned, handling: Handling, written_s: float) -> Placed:
         """A producer's record is in its log."""
         record = Placed(number, plan, handling, at.log, at.offset, self._unit(plan, handling, at), written_s)
         lacks = handling.keyed and plan.unit is None and self._missing == "error"
@@ -205,7 +205,7 @@ class Book:
         """The record in that place; None: there is none."""
         return next((each for each in self.logs.get(log, ()) if each.offset == offset), None)
 
-    def _unit(self, plan: Planned, handling: Handling, at: Place) -> Unit:
+    def _unit(self, plan: Planned, handling: Handling, at: RecordPlace) -> Unit:
         scope = "shared" if handling.shared_scope else f"{GROUP}/{plan.topic}"
         if not handling.keyed or plan.unit is None or plan.unreadable:
             return Unit(f"{at.log}@{at.offset}", None if at.identity is None else (scope, f"s:{at.identity}"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.partition.partitioned import Partitioned
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -81,7 +81,7 @@ def _left(owner: Ownership) -> bool:
 
 def _drains(engine: Engine | Driven) -> bool:
     return isinstance(engine.family, Partitioned) and any(
-        entry.gate is Gate.TAKEN and entry.started
+        entry.state is EntryState.TAKEN and entry.started
         for owner in engine.family.owners.values()
         if owner.phase is Phase.FENCED
         for entry in owner.entries.values()

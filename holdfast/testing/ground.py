@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import CommitFate, LeasedSource, PartitionedSource
     from holdfast.records import Fence, Partition
-    from holdfast.testing.book import Place, Placed
+    from holdfast.testing.book import Placed, RecordPlace
     from holdfast.testing.brokers.kafka import MemoryBroker
     from holdfast.testing.brokers.kafka_group import Attempt
     from holdfast.testing.process import Process
@@ -86,11 +86,11 @@ class Ground(Protocol):
         """A member of that name tells something."""
         ...
 
-    def store(self, number: int, plan: Planned, value: str) -> Place:
+    def store(self, number: int, plan: Planned, value: str) -> RecordPlace:
         """A producer's record is stored."""
         ...
 
-    def store_again(self, first: Placed) -> Place | None:
+    def store_again(self, first: Placed) -> RecordPlace | None:
         """Store the record once more, as a producer without an answer does; None: the copy is the same to everybody."""
         ...
 

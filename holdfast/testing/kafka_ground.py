@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import RecordUnreadable
 from holdfast.records import Partition
-from holdfast.testing.book import GROUP, Place
+from holdfast.testing.book import GROUP, RecordPlace
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.brokers.kafka_slips import Slips
@@ -56,10 +56,10 @@ class KafkaGround(PartitionGround):
         if isinstance(source, MemoryPartitionedSource):
             self._group.lose(source)
 
-    def store(self, number: int, plan: Planned, value: str) -> Place:  # noqa: ARG002 - as of Ground
+    def store(self, number: int, plan: Planned, value: str) -> RecordPlace:  # noqa: ARG002 - as of Ground
         """Implements `Ground.store`."""
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key)
-        return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset)
+        return RecordPlace(self._stage.log(Partition(plan.topic, plan.partition)), offset)
 
     def begins(self, partitions: Sequence[Partition]) -> None:
         """Implements `Ground.begins`. Retry topics begin at their first record."""

@@ -11,7 +11,7 @@ from holdfast.adapters.rocketmq.remoting.messages import UNIQUE_KEY
 from holdfast.adapters.rocketmq.unique_keys import identity_of
 from holdfast.errors import RecordUnreadable
 from holdfast.records import Partition
-from holdfast.testing.book import GROUP, Place
+from holdfast.testing.book import GROUP, RecordPlace
 from holdfast.testing.brokers.agenda import Line
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.proxy import Message, Proxy
@@ -76,15 +76,15 @@ class LeasedGround:
     def told(self, member: str, event: Event) -> None:
         """Implements `Ground.told`."""
 
-    def store(self, number: int, plan: Planned, value: str) -> Place:
+    def store(self, number: int, plan: Planned, value: str) -> RecordPlace:
         """Implements `Ground.store`."""
         name, key = f"u{number}", plan.key
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=key)
         self._proxy.put(number, Message(plan.topic, name, value.encode(), None if key is None else key.encode()))
         identity = identity_of(name, value.encode())
-        return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, identity)
+        return RecordPlace(self._stage.log(Partition(plan.topic, plan.partition)), offset, identity)
 
-    def store_again(self, first: Placed) -> Place | None:
+    def store_again(self, first: Placed) -> RecordPlace | None:
         """Implements `Ground.store_again`. A copy has the same name, and is the same message."""
         self._proxy.again(first.number)
         return None

@@ -82,7 +82,7 @@ class LoopMember(Member):
         self._handed_out.clear()
 
     # ---- what the engine says, with its lock
-    def goes(self, partitions: Collection[Partition]) -> None:
+    def on_revoke(self, partitions: Collection[Partition]) -> None:
         """Say what is done, as on_revoke: the last chance."""
         if self._loop.says_at_revoke and self._loop.done_when == "commit":
             for place in [place for place in self._handed_out if place[0] in partitions]:
@@ -281,10 +281,10 @@ class _Driven(Driven):
         self._member = member
         self.moves = _Moves(self, member)
 
-    def goes(self, partitions: Collection[Partition]) -> None:
-        """Implements `Driven.goes`."""
-        self._member.goes(partitions)
-        super().goes(partitions)
+    def on_revoke(self, partitions: Collection[Partition]) -> None:
+        """Implements `Driven.on_revoke`."""
+        self._member.on_revoke(partitions)
+        super().on_revoke(partitions)
 
     def dismiss(self, partitions: Collection[Partition]) -> None:
         """Implements `Driven.dismiss`."""

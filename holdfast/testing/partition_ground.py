@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from holdfast.testing.book import Place
+from holdfast.testing.book import RecordPlace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +30,10 @@ class PartitionGround(ABC):
     def group(self) -> Group:
         """Implements `Ground.group`."""
 
-    def store_again(self, first: Placed) -> Place | None:
+    def store_again(self, first: Placed) -> RecordPlace | None:
         """Implements `Ground.store_again`."""
         (topic, number, _), _ = first.log
-        return Place(first.log, self.broker.store_again(topic, number, first.offset))
+        return RecordPlace(first.log, self.broker.store_again(topic, number, first.offset))
 
     def number(self, partition: Partition, offset: int, source: object) -> int:  # noqa: ARG002 - as of Ground
         """Implements `Ground.number`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.records import Partition
 from holdfast.testing.at_store import AtStore
-from holdfast.testing.book import Place
+from holdfast.testing.book import RecordPlace
 from holdfast.testing.faults import Faults
 from holdfast.testing.grounds import ground_of
 from holdfast.testing.loop_member import LoopMember
@@ -178,12 +178,12 @@ class Play(Stage):
     def retry(self, first: Placed, letter: Letter, at_ms: int) -> None:
         """Implements `Stage.retry`."""
         partition, offset = store(self.broker, letter, first.number, at_ms)
-        copy = self._copied(first, letter.record.value, Place(self.log(partition), offset))
+        copy = self._copied(first, letter.record.value, RecordPlace(self.log(partition), offset))
         if not self.world.clocks:  # those that differ hand it out early or late
             copy.due_s = self.now + self.retry_topics[letter.topic].delay_s
 
     # ---- inside
-    def _copied(self, first: Placed, value: bytes | None, at: Place) -> Placed:
+    def _copied(self, first: Placed, value: bytes | None, at: RecordPlace) -> Placed:
         """A record is in a retry topic: it fails as often as the first one has left."""
         copy = self.book.place(next(self._numbers), at, first.plan, first.handling, self.now)
         for left in (self.fails, self.hangs):

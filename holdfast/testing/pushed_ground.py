@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.records import Partition
-from holdfast.testing.book import GROUP, Place
+from holdfast.testing.book import GROUP, RecordPlace
 from holdfast.testing.brokers.pushed import PushGroup, PushMember
 from holdfast.testing.brokers.rocketmq_member import UNIQUE_KEY
 from holdfast.testing.queue_ground import RocketGround
@@ -46,12 +46,12 @@ class PushedGround(RocketGround):
             source.unheard_until = self._stage.scheduler.now + _UNHEARD_S
             self._push.heard.pop(source.name, None)
 
-    def store(self, number: int, plan: Planned, value: str) -> Place:
+    def store(self, number: int, plan: Planned, value: str) -> RecordPlace:
         """Implements `Ground.store`."""
         name, offset = self._send(number, plan, value)
-        return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, name)
+        return RecordPlace(self._stage.log(Partition(plan.topic, plan.partition)), offset, name)
 
-    def store_again(self, first: Placed) -> Place | None:
+    def store_again(self, first: Placed) -> RecordPlace | None:
         """Implements `Ground.store_again`. A copy has the same name, and is the same message."""
         (topic, number, _), _ = first.log
         self._copies[first.log, self.broker.store_again(topic, number, first.offset)] = first.number

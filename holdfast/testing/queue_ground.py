@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.records import Partition
-from holdfast.testing.book import GROUP, Place
+from holdfast.testing.book import GROUP, RecordPlace
 from holdfast.testing.brokers.rocketmq import RocketBroker
 from holdfast.testing.brokers.rocketmq_group import RocketGroup
 from holdfast.testing.brokers.rocketmq_member import UNIQUE_KEY, RocketSource
@@ -73,13 +73,15 @@ class QueueGround(RocketGround):
     def lose(self, source: object) -> None:
         """Do nothing: it does not happen."""
 
-    def store(self, number: int, plan: Planned, value: str) -> Place:
+    def store(self, number: int, plan: Planned, value: str) -> RecordPlace:
         """Implements `Ground.store`."""
         name, offset = self._send(number, plan, value)
         if plan.unreadable:
             self.broker.spoil(plan.topic, plan.partition, offset)
         # Its own name is claimed too, where the world says so.
-        return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, name if self._by_message else None)
+        return RecordPlace(
+            self._stage.log(Partition(plan.topic, plan.partition)), offset, name if self._by_message else None
+        )
 
     def _position(self, log: LogName) -> str:
         """Of a topic that was made again it is the same."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from holdfast.dedup.claims import Turned
 from holdfast.dedup.memory_session import MemorySession
-from holdfast.dedup.redis_given import Given
+from holdfast.dedup.redis_failover_replay import FailoverReplay
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Acquired, Claim, Drop, LetGo, Mark, Token, Verdict, Wait
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState
-    from holdfast.dedup.redis_given import Lately
+    from holdfast.dedup.redis_failover_replay import Lately
     from holdfast.dedup.redis_owned import Ended
     from holdfast.runtime import Runtime
 
@@ -62,7 +62,7 @@ class SimulatedSession(MemorySession):
         super().__init__(state, lease, carry)
         self._witness = witness
         self._heard = heard
-        self._given = Given(runtime, state.window_s, lease.lease_s)
+        self._given = FailoverReplay(runtime, state.window_s, lease.lease_s)
         self._server = 0
 
     def begun(self) -> None:

@@ -38,7 +38,7 @@ def gates_of(member: str, entries: Iterable[Entry]) -> Iterator[str]:
     for lane in by_lane.values():
         lane.sort(key=lambda each: each.record.offset)
         head = lane[0]
-        behind = Counter(each.gate.name for each in lane[1:])
+        behind = Counter(each.state.name for each in lane[1:])
         held = f", holds {head.claim.key.key}" if head.held and head.claim else ""
         wants = f", wants {head.claim.key.key}" if head.claim and not head.held else ""
         others = f"; behind it {', '.join(f'{count} {gate}' for gate, count in behind.items())}" if behind else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.plugin.engine.leased.leased import Leased
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.partition.partitioned import Partitioned
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.ports import CommitFate
 from holdfast.testing.brokers.watcher import Watcher
 from holdfast.testing.drains import Drains
@@ -188,7 +188,7 @@ def _ready(engine: Engine | Driven) -> dict[str, Entry]:
     for owner in owners_of(engine):
         if owner.phase is Phase.OWNED:
             for entry in owner.entries.values():
-                if entry.gate is Gate.READY and entry.handler.name not in found and entry.lane.head() is entry:
+                if entry.state is EntryState.READY and entry.handler.name not in found and entry.lane.head() is entry:
                     found[entry.handler.name] = entry
     return found
 

@@ -12,7 +12,7 @@ from holdfast.plugin.audit.settings import Audit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.plugin.audit.schema import Event, Place
+    from holdfast.plugin.audit.schema import AuditPartition, Event
     from holdfast.timing import Deadline
 
 B = TypeVar("B")
@@ -69,7 +69,7 @@ class MemoryEvents:
             for offset in range(span.first or 0, span.next or 0)
         )
 
-    def places(self, kind: type[Assigned | Revoked], member: str | None = None) -> list[tuple[str, Place]]:
+    def places(self, kind: type[Assigned | Revoked], member: str | None = None) -> list[tuple[str, AuditPartition]]:
         """By trigger."""
         return [(body.trigger, place) for body in self.bodies(kind, member) for place in body.partitions]
 

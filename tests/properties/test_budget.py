@@ -12,7 +12,7 @@ from holdfast.errors import SettingError
 from holdfast.plugin.budget import (
     GROUP_SESSION,
     GROUP_SESSION_RANGE_MS,
-    Turn,
+    PollBudget,
     drain_fits,
     heartbeat_fits,
     heartbeat_for,
@@ -25,7 +25,7 @@ from holdfast.plugin.budget import (
 SESSIONS = st.integers(3, 2_000_000)
 SECONDS = st.floats(0, 10_000).map(lambda number: round(number, 3))
 TURNS = st.builds(
-    Turn,
+    PollBudget,
     handler_s=SECONDS,
     workers=st.integers(1, 64),
     batch=st.integers(1, 2_000),
@@ -50,17 +50,17 @@ def test_a_third_of_the_session_is_the_longest_heartbeat(session_ms: int) -> Non
 
 
 @given(TURNS, st.integers(1, 400_000))
-@example(Turn(handler_s=0.0, workers=1, batch=1, drain_s=0.01), 1)
-def test_each_way_out_of_a_turn_that_is_too_long_is_one(turn: Turn, limit_ms: int) -> None:
+@example(PollBudget(handler_s=0.0, workers=1, batch=1, drain_s=0.01), 1)
+def test_each_way_out_of_a_turn_that_is_too_long_is_one(turn: PollBudget, limit_ms: int) -> None:
     misfit = turn_fits(turn, limit_ms)
     assert (misfit is None) == (turn.batch_s + turn.drain_s + turn.commit_s < limit_ms / 1000)
     if misfit is None:
         return
     batch = number(r"at most ([\d,]+) records", misfit.remedy)
     if batch is not None:
-        smaller = Turn(handler_s=turn.handler_s, workers=turn.workers, batch=batch, drain_s=turn.drain_s)
+        smaller = PollBudget(handler_s=turn.handler_s, workers=turn.workers, batch=batch, drain_s=turn.drain_s)
         assert turn_fits(smaller, limit_ms) is None
-        one_more = Turn(handler_s=turn.handler_s, workers=turn.workers, batch=batch + 1, drain_s=turn.drain_s)
+        one_more = PollBudget(handler_s=turn.handler_s, workers=turn.workers, batch=batch + 1, drain_s=turn.drain_s)
         assert turn_fits(one_more, limit_ms) is not None
     allowed_ms = number(r"allow (\d+)", misfit.remedy)
     if allowed_ms is not None:
@@ -68,7 +68,7 @@ def test_each_way_out_of_a_turn_that_is_too_long_is_one(turn: Turn, limit_ms: in
 
 
 def test_a_turn_that_does_not_fit_tells_which_times_it_is_made_of() -> None:
-    misfit = turn_fits(Turn(handler_s=20, workers=4, drain_s=10), 300_000)
+    misfit = turn_fits(PollBudget(handler_s=20, workers=4, drain_s=10), 300_000)
     assert misfit is not None
     assert str(misfit.error()) == (
         "max.poll.interval.ms=300000: a batch of 500 records, 4 at a time, of 20 s each: 2500 s + drain: 10 s + "
@@ -78,7 +78,7 @@ def test_a_turn_that_does_not_fit_tells_which_times_it_is_made_of() -> None:
 
 
 def test_who_polls_while_handlers_run_has_no_batch_in_the_way() -> None:
-    assert turn_fits(Turn(handler_s=4_000, drain_s=10, polls_meanwhile=True), 300_000) is None
+    assert turn_fits(PollBudget(handler_s=4_000, drain_s=10, polls_meanwhile=True), 300_000) is None
     assert drain_fits(10, 300_000) is None
     misfit = drain_fits(298, 300_000)
     assert misfit is not None
@@ -123,4 +123,4 @@ def test_a_session_longer_than_the_poll_interval_is_refused_by_librdkafka() -> N
 )
 def test_times_that_cannot_be_are_named(name: str, value: float) -> None:
     with pytest.raises(SettingError, match=name):
-        Turn(**{"handler_s": 1.0, name: value})  # type: ignore[arg-type]
+        PollBudget(**{"handler_s": 1.0, name: value})  # type: ignore[arg-type]

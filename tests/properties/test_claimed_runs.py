@@ -17,7 +17,7 @@ from holdfast.plugin.engine.flow.intake import Intake
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.record.admission import Admission
 from holdfast.plugin.engine.record.claiming import Claiming
-from holdfast.plugin.engine.record.entry import Entry, Gate
+from holdfast.plugin.engine.record.entry import Entry, EntryState
 from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.engine.store.owed import Owed
 from holdfast.plugin.engine.timers import Timers
@@ -122,7 +122,7 @@ class Play:
             if index < at:
                 self.over(piece)
             else:
-                self.lanes.back(piece, Gate.RETRY if index == at else Gate.READY)
+                self.lanes.back(piece, EntryState.RETRY if index == at else EntryState.READY)
         self.not_started(behind)
 
     def is_slow(self, number: int, at: int) -> None:
@@ -134,7 +134,7 @@ class Play:
         if head is not None:
             self.over(head)
         for piece in following:
-            self.lanes.back(piece, Gate.READY)
+            self.lanes.back(piece, EntryState.READY)
         self.not_started(behind)
 
     def chosen(self, number: int) -> Entry | None:
@@ -145,11 +145,11 @@ class Play:
     def not_started(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self.out.remove(entry)
-            self.lanes.back(entry, Gate.READY)
+            self.lanes.back(entry, EntryState.READY)
 
     def over(self, entry: Entry) -> None:
         assert entry.held, f"{entry} ran without its keys"
-        self.lanes.back(entry, Gate.ENDED)
+        self.lanes.back(entry, EntryState.ENDED)
         for record in entry.records:
             lane = self.order[self.lane(record)]
             assert lane[0] == record.offset or self.again, f"{record.offset} ended before {lane[0]}"
@@ -161,9 +161,9 @@ class Play:
         self.order[self.lane(record)].remove(record.offset)
 
     def skip(self, entry: Entry) -> None:
-        entry.gate = Gate.ENDED
+        entry.state = EntryState.ENDED
         self.leaves(entry.record)
-        entry.gate = Gate.GONE
+        entry.state = EntryState.GONE
         del self.owner.entries[entry.record.offset]
         self.lanes.wake(entry.lane)
 
@@ -188,17 +188,17 @@ class Play:
                 self.again.add(entry.record.offset)
                 lane = self.order.setdefault(self.lane(entry.record), [])
                 lane.insert(sum(offset < entry.record.offset for offset in lane), entry.record.offset)
-                entry.gate = Gate.CLAIM
+                entry.state = EntryState.CLAIM
                 self.lanes.put_back(entry)
                 self.claiming.want(entry)
             else:
                 self.owner.entries.pop(entry.record.offset)
-                entry.gate = Gate.GONE
+                entry.state = EntryState.GONE
 
     def retry(self) -> None:
         for entry in list(self.owner.entries.values()):
-            if entry.gate is Gate.RETRY:
-                entry.gate = Gate.READY
+            if entry.state is EntryState.RETRY:
+                entry.state = EntryState.READY
                 self.lanes.wake(entry.lane)
 
     def pass_time(self, seconds: float) -> None:
@@ -233,11 +233,11 @@ class Play:
             if not self.again:
                 offsets = [other.record.offset for other in stand if not other.over]
                 assert offsets == sorted(offsets), "a lane is out of order"
-            if entry.gate is Gate.BUSY:
+            if entry.state is EntryState.BUSY:
                 for other in behind(entry):
                     # Whose key was lost comes back before those that run: they wait for nobody.
-                    assert not other.held or other.gate is Gate.TAKEN, f"{other} holds a key behind {entry}"
-                    assert other.gate is not Gate.READY
+                    assert not other.held or other.state is EntryState.TAKEN, f"{other} holds a key behind {entry}"
+                    assert other.state is not EntryState.READY
         out = {offset for entry in self.out for offset in entry.offsets}
         if not self.again:
             for lane in self.order.values():

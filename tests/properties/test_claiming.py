@@ -15,7 +15,7 @@ from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.record import claiming, lanes
 from holdfast.plugin.engine.record.claiming import Claiming
-from holdfast.plugin.engine.record.entry import Entry, Gate
+from holdfast.plugin.engine.record.entry import Entry, EntryState
 from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.engine.store.owed import Owed
 from holdfast.plugin.engine.timers import Timers
@@ -56,7 +56,7 @@ class Play:
         self.skipped = 0
 
     def skip(self, entry: Entry) -> None:
-        entry.gate = Gate.ENDED
+        entry.state = EntryState.ENDED
         self.skipped += 1
         self.lanes.wake(entry.lane)
 
@@ -65,21 +65,21 @@ class Play:
         record = Record(self.owner.partition, offset, None, None, (), -1, self.owner)
         entry = Entry(record, self.owner, HANDLER, Claim(ClaimKey("s", str(key)), Token("p", offset, 1)), 0.0)
         if handed:
-            entry.gate = Gate.HANDED
+            entry.state = EntryState.WITH_FORMER_OWNER
         self.entries.append(entry)
         self.lanes.add(entry, lane)
         self.claiming.want(entry)
 
     def resolve(self, number: int) -> None:
         """A former owner has given one back."""
-        handed = [entry for entry in self.entries if entry.gate is Gate.HANDED]
+        handed = [entry for entry in self.entries if entry.state is EntryState.WITH_FORMER_OWNER]
         if handed:
             self.claiming.resume(handed[number % len(handed)])
 
     def awaited_strangers_end(self) -> None:
         """Of those keys that somebody waits for."""
         for entry in self.entries:
-            if entry.gate is Gate.BUSY and entry.claim and entry.claim.key.key in self.stranger.holds:
+            if entry.state is EntryState.BUSY and entry.claim and entry.claim.key.key in self.stranger.holds:
                 self.stranger.end(entry.claim.key.key, well=True)
 
     def ask(self, at_most: int) -> None:
@@ -97,7 +97,7 @@ class Play:
         self.mine.finish([entry.claim])
         entry.held = False
         self.claiming.free(entry)
-        self.lanes.back(entry, Gate.ENDED)
+        self.lanes.back(entry, EntryState.ENDED)
 
     def fail_and_leave(self, number: int) -> None:
         """One that was not started is handed back."""
@@ -116,11 +116,11 @@ class Play:
     def check(self) -> None:
         """Behind an entry that waits for another's key, none of its lane holds one."""
         for entry in self.entries:
-            if entry.gate is Gate.BUSY:
+            if entry.state is EntryState.BUSY:
                 assert entry.lane.parked is entry
                 for other in behind(entry):
                     assert not other.held, f"{other} holds a key behind {entry}"
-                    assert other.gate is not Gate.READY
+                    assert other.state is not EntryState.READY
         holders = [entry.claim.key for entry in self.entries if entry.held and not entry.over and entry.claim]
         assert len(holders) == len(set(holders)), "two records of one key are claimed at once"
 
@@ -181,7 +181,7 @@ def test_one_that_waited_for_a_key_of_its_own_process_stays_behind_one_that_was_
     play.fail_and_leave(0)
     play.ask(2)
     play.check()
-    assert [entry.gate for entry in play.entries] == [Gate.GONE, Gate.BUSY, Gate.BEHIND]
+    assert [entry.state for entry in play.entries] == [EntryState.GONE, EntryState.BUSY, EntryState.BEHIND_BUSY_KEY]
 
 
 #: By its number: the lane that a record is in, and its business key.
@@ -250,7 +250,7 @@ def test_the_claims_of_a_run_are_freed_whichever_pieces_it_was_cut_into() -> Non
         [piece] = play.lanes.take(lane, 2)
         play.mine.finish(piece.asked_for)
         play.claiming.free(piece)
-        play.lanes.back(piece, Gate.ENDED)
+        play.lanes.back(piece, EntryState.ENDED)
     assert play.claiming._holders == {}
 
 
@@ -266,16 +266,16 @@ def test_one_that_failed_gives_its_key_back_when_it_would_run_behind_one_that_wa
     assert first.claim is not None
     del play.store.state.keys[first.claim.key]
     play.stranger.takes(1)
-    play.lanes.back(first, Gate.ENDED)
-    play.lanes.back(second, Gate.RETRY)
+    play.lanes.back(first, EntryState.ENDED)
+    play.lanes.back(second, EntryState.RETRY)
     assert play.mine.finish([first.claim]) == [Verdict.FENCED]
-    first.held, first.gate = False, Gate.CLAIM
+    first.held, first.state = False, EntryState.CLAIM
     play.claiming.free(first)
     play.lanes.put_back(first)
     play.claiming.want(first)
     play.ask(1)
-    assert (first.gate, second.gate, second.held) == (Gate.BUSY, Gate.RETRY, True)
-    second.gate = Gate.READY
+    assert (first.state, second.state, second.held) == (EntryState.BUSY, EntryState.RETRY, True)
+    second.state = EntryState.READY
     play.claiming.comes_again(second)
     play.check()
     play.stranger.takes(2)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token
+from holdfast.dedup.claims import Acquired, AskInHand, Claim, ClaimKey, Drop, LetGo, Mark, Token
 from holdfast.errors import StoreUnavailable
 from tests.harness.stores import MemoryBench, RedisBench, SeenPosition, View, on_its_way
 
@@ -145,7 +145,7 @@ class ClaimsMachine(RuleBasedStateMachine):
 
     @rule(actor=actors, name=partitions, offsets=offset_sets, lost=unheard)
     def poll(self, actor: int, name: str, offsets: list[int], lost: bool) -> None:
-        self.ask(actor, "poll", [Poll(name, self.epoch(actor, name, OWN), offsets)], lost=lost)
+        self.ask(actor, "poll", [AskInHand(name, self.epoch(actor, name, OWN), offsets)], lost=lost)
 
     @rule(actor=actors, name=partitions, offset=st.sampled_from(OFFSETS), epoch=epochs, lost=unheard)
     def release(self, actor: int, name: str, offset: int, epoch: int, lost: bool) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.dedup.none import NoSession
 from holdfast.plugin.engine.partition.ownership import Ownership
-from holdfast.plugin.engine.record.entry import Entry, Gate, Lane
+from holdfast.plugin.engine.record.entry import Entry, EntryState, Lane
 from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
@@ -36,9 +36,9 @@ class Play:
         self.out: list[Entry] = []
         self.ended: list[Entry] = []
 
-    def add(self, lane: int, gate: Gate) -> None:
+    def add(self, lane: int, gate: EntryState) -> None:
         came = entry(sum(map(len, self.all.values())), OTHER if lane == 0 else HANDLER)
-        came.gate = gate
+        came.state = gate
         self.all.setdefault(lane, []).append(came)
         self.lanes.add(came, lane)
 
@@ -55,7 +55,7 @@ class Play:
         assert not same_handler or taken[0].handler is HANDLER
         self.out += taken
 
-    def back(self, number: int, gate: Gate) -> None:
+    def back(self, number: int, gate: EntryState) -> None:
         """Entries of a lane come back in order, as a worker reports them; after one that failed, the rest unstarted."""
         if not self.out:
             return
@@ -64,20 +64,25 @@ class Play:
         for each in [each for each in self.out if each.lane is lane]:
             self.out.remove(each)
             self.lanes.back(each, gate)
-            if gate is Gate.RETRY:
-                gate = Gate.READY
+            if gate is EntryState.RETRY:
+                gate = EntryState.READY
 
     def open_(self, number: int) -> None:
         """One that waited may start: its retry is due, its key is claimed."""
-        waiting = [each for lane in self.all.values() for each in lane if each.gate in (Gate.RETRY, Gate.CLAIM)]
+        waiting = [
+            each for lane in self.all.values() for each in lane if each.state in (EntryState.RETRY, EntryState.CLAIM)
+        ]
         if waiting:
             chosen = waiting[number % len(waiting)]
-            chosen.gate = Gate.READY
+            chosen.state = EntryState.READY
             self.lanes.wake(chosen.lane)
 
     def drop(self, number: int) -> None:
         idle = [
-            each for lane in self.all.values() for each in lane if each.gate in (Gate.READY, Gate.RETRY, Gate.CLAIM)
+            each
+            for lane in self.all.values()
+            for each in lane
+            if each.state in (EntryState.READY, EntryState.RETRY, EntryState.CLAIM)
         ]
         if idle:
             self.lanes.drop(idle[number % len(idle)])
@@ -88,20 +93,20 @@ class Play:
             mine[index]
             for mine in self.all.values()
             for index in range(len(mine))
-            if mine[index].gate is Gate.ENDED
+            if mine[index].state is EntryState.ENDED
             and all(each.over for each in mine[:index])
             and not any(each.over or each in self.out for each in mine[index + 1 :])
         ]
         if ended:
             chosen = ended[number % len(ended)]
-            chosen.gate = Gate.READY
+            chosen.state = EntryState.READY
             self.lanes.put_back(chosen)
 
     def startable(self) -> set[Hashable]:
         found: set[Hashable] = set()
         for key, mine in self.all.items():
             head = next((each for each in mine if not each.over), None)
-            if head is not None and head.gate is Gate.READY and not any(each in self.out for each in mine):
+            if head is not None and head.state is EntryState.READY and not any(each in self.out for each in mine):
                 found.add(key)
         return found
 
@@ -134,11 +139,11 @@ def test_order_no_double_take_and_no_lost_wake_up(ops: list[tuple[str, int]], *,
     play = Play()
     for op, number in ops:
         if op == "add":
-            play.add(number % 3, Gate.CLAIM if number % 4 == 3 else Gate.READY)
+            play.add(number % 3, EntryState.CLAIM if number % 4 == 3 else EntryState.READY)
         elif op.startswith("take"):
             play.take(1 + number % 3, same_handler=op == "take of")
         elif op in ("ok", "fail"):
-            play.back(number, Gate.ENDED if op == "ok" else Gate.RETRY)
+            play.back(number, EntryState.ENDED if op == "ok" else EntryState.RETRY)
         elif op == "open":
             play.open_(number)
         elif op == "drop":
@@ -151,7 +156,7 @@ def test_order_no_double_take_and_no_lost_wake_up(ops: list[tuple[str, int]], *,
     # And all of it comes to an end.
     for _ in range(1000):
         play.take(3, same_handler=False)
-        play.back(0, Gate.ENDED)
+        play.back(0, EntryState.ENDED)
         play.open_(0)
     assert all(each.over for mine in play.all.values() for each in mine)
     assert len(play.lanes) == 0

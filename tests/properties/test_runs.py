@@ -14,7 +14,7 @@ from holdfast.dedup.none import NoSession
 from holdfast.plugin.engine.flow.intake import Intake
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.record.admission import Admission
-from holdfast.plugin.engine.record.entry import Entry, Gate
+from holdfast.plugin.engine.record.entry import Entry, EntryState
 from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
@@ -95,7 +95,7 @@ class Play:
             if head is not None:
                 self.done(head)
             for each in following:
-                self.lanes.back(each, Gate.READY)
+                self.lanes.back(each, EntryState.READY)
         elif how == "fail":
             self.out.remove(entry)
             pieces = self.lanes.apart(entry) if entry.count > 1 else [entry]
@@ -103,29 +103,29 @@ class Play:
                 if index < at:
                     self.done(piece)
                 else:
-                    self.lanes.back(piece, Gate.RETRY if index == at else Gate.READY)
+                    self.lanes.back(piece, EntryState.RETRY if index == at else EntryState.READY)
         else:
             self.out.remove(entry)
             self.done(entry)
             return
         for other in behind:  # not started: one before it failed, or they were taken back
             self.out.remove(other)
-            self.lanes.back(other, Gate.READY)
+            self.lanes.back(other, EntryState.READY)
 
     def done(self, entry: Entry) -> None:
-        self.lanes.back(entry, Gate.ENDED)
+        self.lanes.back(entry, EntryState.ENDED)
         for offset in entry.offsets:
             lane = next(lane for lane in self.order.values() if offset in lane)
             assert lane[0] == offset, f"{offset} ended before {lane[0]}"
             lane.pop(0)
         del self.owner.entries[entry.record.offset]
-        entry.gate = Gate.GONE
+        entry.state = EntryState.GONE
         self.intake.left(entry)
 
     def retry(self) -> None:
         for entry in self.owner.entries.values():
-            if entry.gate is Gate.RETRY:
-                entry.gate = Gate.READY
+            if entry.state is EntryState.RETRY:
+                entry.state = EntryState.READY
                 self.lanes.wake(entry.lane)
 
     def check(self) -> None:
@@ -140,8 +140,8 @@ class Play:
         out = {offset for entry in self.out for offset in entry.offsets}
         assert self.lanes.taken == len(out)
         for lane in self.order.values():
-            gate = next((entry.gate for entry in entries if lane and lane[0] in entry.offsets), None)
-            assert gate is not Gate.GONE
+            gate = next((entry.state for entry in entries if lane and lane[0] in entry.offsets), None)
+            assert gate is not EntryState.GONE
             assert out.isdisjoint(lane) or lane[0] in out, "one runs before an earlier one of its lane"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast import Settings
-from holdfast.plugin.engine.record.settling import Turn
+from holdfast.plugin.engine.record.settling import StoreExchange
 from holdfast.testing import ScriptedWorld
 from tests.simulation.test_scripted import app_of
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 def test_marks_go_with_what_handlers_end_and_not_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     trips: list[str] = []
-    ask = Turn.ask
+    ask = StoreExchange.ask
 
-    def noted(turn: Turn, claims: Sequence[Claim]) -> Sequence[Verdict]:
+    def noted(turn: StoreExchange, claims: Sequence[Claim]) -> Sequence[Verdict]:
         trips.append("marks alone" if not turn._finishing and not claims else "more")
         return ask(turn, claims)
 
-    monkeypatch.setattr(Turn, "ask", noted)
+    monkeypatch.setattr(StoreExchange, "ask", noted)
     with ScriptedWorld() as stage:
         for number in range(600):
             stage.produce("orders", {"id": number})

@@ -11,10 +11,10 @@ import pytest
 from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.plugin.audit.schema import (
     Assigned,
+    AuditPartition,
     Body,
     Event,
     Outcome,
-    Place,
     Revoked,
     Span,
     Spans,
@@ -41,7 +41,7 @@ Told = tuple[int, Outcome]
 
 def _owner(run: str, epoch: int, first: int, *told: Told, skipped: Sequence[int] = ()) -> list[str]:
     """One member's events: it comes, does that, and stops cleanly. `skipped`: what its client had gone past before."""
-    place = Place(topic="t", partition="0", epoch=epoch, position=first, end=told[-1][0])
+    place = AuditPartition(topic="t", partition="0", epoch=epoch, position=first, end=told[-1][0])
     spans, at = [], first
     for next_, outcome in told:
         records = 0 if outcome in (Outcome.ABSENT, _EXPIRED) else next_ - at
@@ -55,7 +55,7 @@ def _owner(run: str, epoch: int, first: int, *told: Told, skipped: Sequence[int]
         again = replace(spans[0], first=offset, next=offset + 1, outcome=Outcome.CLIENT_SKIPPED, records=1)
         spans.append(again)
     spans.sort(key=lambda each: (each.first or 0, each.next or 0))
-    gone = Place(topic="t", partition="0", epoch=epoch, position=at, end=at, in_flight=0)
+    gone = AuditPartition(topic="t", partition="0", epoch=epoch, position=at, end=at, in_flight=0)
     bodies: Iterable[Body] = (
         Assigned(partitions=(place,), trigger="assigned"),
         Spans(topic="t", partition="0", epoch=epoch, spans=spans),

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Audit, FileEvents, LoopAudit
 from holdfast.errors import EventUnreadable, SettingError
-from holdfast.plugin.audit.schema import Assigned, Outcome, Place, Progress, Revoked, Spans, Stopped, decode
+from holdfast.plugin.audit.schema import Assigned, AuditPartition, Outcome, Progress, Revoked, Spans, Stopped, decode
 from holdfast.timing import Deadline
 from holdfast.tools.audit_report.judge.reading import judged_files
 from holdfast.tools.audit_report.judge.settings import AuditSettings
@@ -165,9 +165,9 @@ def test_a_loop_tells_the_same_events(tmp_path: Path) -> None:
         told.committed({("orders", 3): 15})
         told.revoked([("orders", 3)], "lost")
     bodies = [event.body for event in read(tmp_path)]
-    place = Place(topic="orders", partition="3", position=15, end=20)
+    place = AuditPartition(topic="orders", partition="3", position=15, end=20)
     assert [body for body in bodies if isinstance(body, Assigned)] == [
-        Assigned(partitions=(Place(topic="orders", partition="3", position=10, end=20),), trigger="assigned")
+        Assigned(partitions=(AuditPartition(topic="orders", partition="3", position=10, end=20),), trigger="assigned")
     ]
     assert [body for body in bodies if isinstance(body, Progress)] == [Progress(partitions=(place,))]
     assert [body for body in bodies if isinstance(body, Revoked)] == [Revoked(partitions=(place,), trigger="lost")]

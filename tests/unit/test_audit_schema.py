@@ -16,11 +16,11 @@ from holdfast.errors import EventUnreadable
 from holdfast.plugin.audit.schema import (
     KINDS,
     Assigned,
+    AuditPartition,
     Body,
     Event,
     Keyed,
     Outcome,
-    Place,
     Progress,
     Rebalanced,
     Revoked,
@@ -39,7 +39,9 @@ _TEXT = st.text(max_size=8)
 _COUNT = st.integers(0, 2**62)
 _MAYBE = st.none() | _COUNT
 _SECONDS = st.none() | st.floats(0, 1e6)
-_PLACE = st.builds(Place, topic=_TEXT, partition=_TEXT, epoch=_MAYBE, position=_MAYBE, end=_MAYBE, in_flight=_MAYBE)
+_PLACE = st.builds(
+    AuditPartition, topic=_TEXT, partition=_TEXT, epoch=_MAYBE, position=_MAYBE, end=_MAYBE, in_flight=_MAYBE
+)
 _PLACES = st.lists(_PLACE, max_size=3).map(tuple)
 _OUTCOME = st.sampled_from(Outcome)
 _SPAN = st.builds(Span, first=_MAYBE, next=_MAYBE, outcome=_OUTCOME, records=_COUNT, began_ms=_COUNT, ended_ms=_COUNT)
@@ -107,7 +109,7 @@ def test_a_line_that_was_cut_is_no_event(event: Event, data: st.DataObject) -> N
 
 def test_fields_of_a_later_holdfast_are_passed_over_and_later_versions_and_kinds_are_refused() -> None:
     stamp = Stamp(group="g", member="m", run="aa", seq=0, at_ms=1, dropped=0)
-    place = Place(topic="orders", partition="3")
+    place = AuditPartition(topic="orders", partition="3")
     flat: dict[str, Any] = json.loads(encode(Event(stamp=stamp, body=Progress(partitions=(place,)))))
     flat["colour"] = "blue"
     flat["partitions"][0]["colour"] = "blue"
@@ -134,6 +136,6 @@ def test_the_page_names_every_kind_field_and_outcome() -> None:
     page = (Path(__file__).parents[2] / "docs" / "operations" / "audit.md").read_text()
     said = set(re.findall(r"`([a-z_]+)`", page))
     wanted = set(KINDS) | set(Outcome)
-    for each in (Stamp, Span, Keyed, Place, *KINDS.values()):
+    for each in (Stamp, Span, Keyed, AuditPartition, *KINDS.values()):
         wanted |= {field.name for field in fields(each)}
     assert wanted - said == set()

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.adapters.rocketmq.grpc.by_message import ByMessage
 from holdfast.adapters.rocketmq.grpc.config import Wanted
-from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Place
+from holdfast.adapters.rocketmq.grpc.delivery import Delivery, PollTarget
 from holdfast.adapters.rocketmq.remoting.messages import POLL_BYTES
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable
 from holdfast.runtime import MACHINE
@@ -35,10 +35,10 @@ class Proxy:
 
     def close(self) -> None: ...
 
-    def places(self) -> Sequence[Place]:
-        return [Place("orders", "broker-a")]
+    def places(self) -> Sequence[PollTarget]:
+        return [PollTarget("orders", "broker-a")]
 
-    def receive(self, place: Place, at_most: int) -> Sequence[Delivery]:
+    def receive(self, place: PollTarget, at_most: int) -> Sequence[Delivery]:
         if self.closed and not self._bodies:
             raise NotAuthorised("closed")
         some, self._bodies = self._bodies[:at_most], self._bodies[at_most:]

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from holdfast.dedup.claims import Acquired, Drop, LetGo, Mark, Poll, Polled
+from holdfast.dedup.claims import Acquired, AskInHand, Drop, InHand, LetGo, Mark
 from holdfast.errors import StoreError, StoreRefused, StoreUnavailable
 from holdfast.timing import SYSTEM_CLOCK
 
@@ -129,11 +129,11 @@ class Holding(Generic[K]):
         polls = {each: found for each, found in self.acquired.items() if found.running}
         if not polls:
             return {}
-        asking = [Poll(self._names[each], found.epoch, sorted(found.running)) for each, found in polls.items()]
+        asking = [AskInHand(self._names[each], found.epoch, sorted(found.running)) for each, found in polls.items()]
         replies = asked(partial(self._live().poll, asking), deadline)
         busy = {}
         for (partition, found), reply in zip(polls.items(), replies, strict=True):
-            if not isinstance(reply, Polled):
+            if not isinstance(reply, InHand):
                 raise StoreRefused(_FENCED)
             if left := sorted(found.running - reply.done - reply.yours):
                 busy[partition] = left

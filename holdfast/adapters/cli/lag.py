@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, seconds
 from holdfast.adapters.cli.lag_rates import Line, Rates, Total, lines_of, names
-from holdfast.adapters.cli.looks import again_and_again
 from holdfast.adapters.cli.output import count, shown, span
 from holdfast.adapters.cli.positions import with_positions
+from holdfast.adapters.cli.watch_loop import again_and_again
 from holdfast.errors import SourceUnavailable
 from holdfast.printable import printable
 from holdfast.timing import SYSTEM_CLOCK, Deadline, wall_ms

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, seconds
-from holdfast.adapters.cli.looks import again_and_again
 from holdfast.adapters.cli.output import count, shown, span
+from holdfast.adapters.cli.watch_loop import again_and_again
 from holdfast.errors import HoldfastError, SettingError
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from holdfast.adapters.kafka.messages import MessageSource
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError
 from holdfast.plugin.audit.settings import checked
-from holdfast.plugin.made_of import A_STORE, check_parts
+from holdfast.plugin.check_args import A_STORE, check_parts
 from holdfast.plugin.own_loop.driven import Driven
 from holdfast.plugin.own_loop.loop_health import LoopHealth
 from holdfast.plugin.setting_names import known_arguments

@@ -60,7 +60,7 @@ class _Apart:
         return {**owners, **sticky(members, left, previous)} if left else owners
 
 
-class Place:
+class Seat:
     """One thread, but for `offer`."""
 
     def __init__(

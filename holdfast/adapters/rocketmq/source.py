@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from holdfast.adapters.rocketmq.dead_letter import OWN, RocketMQDeadLetters
-from holdfast.adapters.rocketmq.joining import Place
+from holdfast.adapters.rocketmq.joining import Seat
 from holdfast.adapters.rocketmq.logs import Logs
 from holdfast.adapters.rocketmq.moves import Moves
 from holdfast.adapters.rocketmq.names import client_id, position_name, retry_topic
@@ -78,7 +78,7 @@ class RocketMQSource:
         self._logs.on_proved = self._proved
         self._offsets = Offsets(self._client, group, self._changed)
         self._starting_offsets = StartingOffsets(self._offsets, settings)
-        self._place = Place(coordinator, settings, self._client, self._wake)
+        self._place = Seat(coordinator, settings, self._client, self._wake)
         self._watch = Watch(
             self._client,
             coordinator,

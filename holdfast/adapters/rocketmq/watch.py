@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
-    from holdfast.adapters.rocketmq.joining import Place
+    from holdfast.adapters.rocketmq.joining import Seat
     from holdfast.adapters.rocketmq.logs import Logs
     from holdfast.adapters.rocketmq.offsets import Offsets
     from holdfast.adapters.rocketmq.remoting import Notice, RemotingClient
@@ -50,7 +50,7 @@ class Watch:
         settings: PullSettings,
         *,
         topics: Topics,
-        place: Place,
+        place: Seat,
         offsets: Offsets,
         logs: Logs,
         changed: threading.Condition,

@@ -26,7 +26,7 @@ from holdfast.plugin.audit.spans import SpanMerger
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from holdfast.plugin.audit.schema import Body, Place
+    from holdfast.plugin.audit.schema import AuditPartition, Body
     from holdfast.plugin.audit.settings import Audit
     from holdfast.records import Partition
 
@@ -83,7 +83,7 @@ class Book:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._pages: dict[Owned, _Page] = {}
-        self._came: dict[str, list[Place]] = {}
+        self._came: dict[str, list[AuditPartition]] = {}
         self._told: Counter[Outcome] = Counter()
         self._ordered = True
         self._started = self._stopped = False
@@ -143,13 +143,13 @@ class Book:
                 at = offset if self._ordered else None
                 page.keys.append(Keyed(offset=at, key=self._key(key), outcome=outcome))
 
-    def came(self, places: Iterable[Place], trigger: str) -> None:
+    def acquired(self, places: Iterable[AuditPartition], trigger: str) -> None:
         """Note partitions that are ours from now on."""
         with self._lock:
             self._came.setdefault(trigger, []).extend(places)
         self.emitter.wake()
 
-    def went(self, places: Sequence[Place], trigger: str) -> None:
+    def released(self, places: Sequence[AuditPartition], trigger: str) -> None:
         """Note partitions that are not ours any more."""
         with self._lock:
             self._flush()
@@ -157,7 +157,7 @@ class Book:
                 self.emitter.put(Revoked(partitions=part, trigger=trigger))
         self.emitter.wake()
 
-    def stands(self, places: Sequence[Place]) -> None:
+    def stands(self, places: Sequence[AuditPartition]) -> None:
         """Where all partitions stand."""
         with self._lock:
             self._flush()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from holdfast.dedup.forks import after_fork
 from holdfast.plugin.audit.book import Book, Unowned
-from holdfast.plugin.audit.schema import Outcome, Place, label
+from holdfast.plugin.audit.schema import AuditPartition, Outcome, label
 from holdfast.plugin.audit.settings import checked
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK, wall_ms
@@ -78,7 +78,7 @@ class LoopAudit:
             for where, position in positions.items():
                 self._stands[Partition(*where)] = [position, (ends or {}).get(where)]
             places = [self._place(Partition(*where)) for where in positions]
-        self._ours().came(places, "assigned")
+        self._ours().acquired(places, "assigned")
 
     def revoked(self, wheres: Iterable[Where], trigger: str = "revoked") -> None:
         """Tell that these partitions are gone, with what was committed last. Say `lost` where the group had taken them
@@ -88,7 +88,7 @@ class LoopAudit:
             places = [self._place(partition) for partition in partitions]
             for partition in partitions:
                 self._stands.pop(partition, None)
-        self._ours().went(places, trigger)
+        self._ours().released(places, trigger)
 
     def handled(
         self,
@@ -146,6 +146,6 @@ class LoopAudit:
         """Events that were given up."""
         return self._book.emitter.dropped
 
-    def _place(self, partition: Partition) -> Place:
+    def _place(self, partition: Partition) -> AuditPartition:
         position, end = self._stands.get(partition, (None, None))
-        return Place(topic=partition.topic, partition=label(partition), position=position, end=end)
+        return AuditPartition(topic=partition.topic, partition=label(partition), position=position, end=end)

@@ -102,7 +102,7 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class AuditPartition:
     """One partition, as a member stands in it. Offsets are the next one to be read; None: not known."""
 
     topic: str
@@ -169,7 +169,7 @@ class Assigned:
 
     kind: ClassVar[str] = "assigned"
 
-    partitions: Sequence[Place]
+    partitions: Sequence[AuditPartition]
     #: "assigned"; "reset": from there on it is read again on purpose.
     trigger: str
 
@@ -180,7 +180,7 @@ class Revoked:
 
     kind: ClassVar[str] = "revoked"
 
-    partitions: Sequence[Place]
+    partitions: Sequence[AuditPartition]
     #: "revoked", "lost", "leave", "session lost", or "retaken": taken over anew by the same member.
     trigger: str
 
@@ -213,7 +213,7 @@ class Progress:
 
     kind: ClassVar[str] = "progress"
 
-    partitions: Sequence[Place]
+    partitions: Sequence[AuditPartition]
 
 
 Body = Started | Stopped | Spans | Assigned | Revoked | Rebalanced | Progress
@@ -221,7 +221,7 @@ Body = Started | Stopped | Spans | Assigned | Revoked | Rebalanced | Progress
 KINDS: Mapping[str, type[Body]] = {
     each.kind: each for each in (Started, Stopped, Spans, Assigned, Revoked, Rebalanced, Progress)
 }
-_LISTS: Mapping[str, type[Span | Keyed | Place]] = {"spans": Span, "keys": Keyed, "partitions": Place}
+_LISTS: Mapping[str, type[Span | Keyed | AuditPartition]] = {"spans": Span, "keys": Keyed, "partitions": AuditPartition}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class Loop(Protocol):
         """Go on without the client until `over()` or the deadline."""
         ...
 
-    def goes(self, partitions: Collection[Partition]) -> None:
+    def on_revoke(self, partitions: Collection[Partition]) -> None:
         """Note that these partitions are about to be handed over, or are lost."""
         ...
 
@@ -124,7 +124,7 @@ class Family(Protocol):
         """Mark, or acknowledge. Raises StoreUnavailable too: then all of them may be settled again."""
         ...
 
-    def marking(self, entries: Sequence[Entry]) -> Sequence[Marking] | None:
+    def build_marks(self, entries: Sequence[Entry]) -> Sequence[Marking] | None:
         """Tell what `settle` says to the store; None: the source has another way."""
         ...
 

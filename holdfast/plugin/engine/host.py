@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.audit.schema import Outcome
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ class EngineHost:
     _parts: Parts
     _family: Family
 
-    def tell(self, parts: Parts, family: Family) -> None:
+    def bind(self, parts: Parts, family: Family) -> None:
         """All are made. Nothing is asked before."""
         self._parts, self._family = parts, family
 
@@ -46,9 +46,9 @@ class EngineHost:
         """See `Host`."""
         self._family.settle(entries)
 
-    def marking(self, entries: Sequence[Entry]) -> Sequence[Marking] | None:
+    def build_marks(self, entries: Sequence[Entry]) -> Sequence[Marking] | None:
         """See `Host`."""
-        return self._family.marking(entries)
+        return self._family.build_marks(entries)
 
     def skipped(self, entry: Entry) -> None:
         """See `Host`."""
@@ -61,7 +61,7 @@ class EngineHost:
         """See `Host`."""
         parts = self._parts
         if entry.owner.is_owned:
-            entry.gate = Gate.CLAIM
+            entry.state = EntryState.CLAIM
             parts.lanes.put_back(entry)
             parts.claiming.want(entry)
         else:

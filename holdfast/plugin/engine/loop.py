@@ -82,7 +82,7 @@ class Engine:
             letter_hooks=letter_hooks,
         )
         self.family = family(parts, self)
-        host.tell(parts, self.family)
+        host.bind(parts, self.family)
         self.snapshots = Snapshots(parts, self.family.figures)
         self._steps = Steps(parts, self.family)
         self._dispatch = Dispatch(
@@ -225,7 +225,7 @@ class Engine:
                 self.parts.workers.wake.wait(min(LATE_S, deadline.left_s()))
             self.work()
 
-    def goes(self, partitions: Collection[Partition]) -> None:
+    def on_revoke(self, partitions: Collection[Partition]) -> None:
         """Nothing to do: workers end what they have begun."""
 
     def done_elsewhere(self, partition: Partition, offset: int) -> None:

@@ -103,7 +103,7 @@ def make_parts(
         letter_hooks, coroutines=workers.coroutines, runtime=runtime, name=f"holdfast-{group}-letters", tell=tell
     )
     claiming = Claiming(lanes, timers, owed, host.skipped, runtime.random)
-    settling = Settling(host.settle_with_source, host.marking, claiming, unacked, host.taken_over)
+    settling = Settling(host.settle_with_source, host.build_marks, claiming, unacked, host.taken_over)
     outcomes = Outcomes(
         runtime=runtime,
         lanes=lanes,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Claim, Verdict
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.parts import Parts
-    from holdfast.plugin.engine.record.settling import Turn
+    from holdfast.plugin.engine.record.settling import StoreExchange
     from holdfast.plugin.ports import Batch
 
 #: How late a mark may be: a loop waits no longer while something is in the process, and of round trips that only tell
@@ -116,14 +116,14 @@ class Steps:
         self._said, self._since = now, -1.0
         return False
 
-    def _gather(self) -> Turn | None:
+    def _gather(self) -> StoreExchange | None:
         parts = self._parts
         session = parts.sessions.session
         if session is None or not parts.settling.waiting or not parts.outage.may_ask:
             return None
         return parts.settling.turn(session, parts.unacked.at_most)
 
-    def _say(self, turn: Turn) -> None:
+    def _say(self, turn: StoreExchange) -> None:
         """Make that round trip. It asks for keys where it is the last of them: what has ended goes first."""
         parts, claiming = self._parts, self._parts.claiming
         began = parts.runtime.now()

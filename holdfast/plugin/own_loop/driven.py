@@ -86,7 +86,7 @@ class Driven:
             host=host,
         )
         self.family = Partitioned(parts, self, source)
-        host.tell(parts, self.family)
+        host.bind(parts, self.family)
         self.snapshots = Snapshots(parts, self.family.figures)
         self._steps = Steps(parts, self.family)
         self._lifecycle = Lifecycle(parts, self.family, self.snapshots, self)
@@ -310,7 +310,7 @@ class Driven:
             parts.workers.wake.wait(min(MARK_S, deadline.left_s()))
             self.work()
 
-    def goes(self, partitions: Collection[Partition]) -> None:
+    def on_revoke(self, partitions: Collection[Partition]) -> None:
         """Dismiss what of these partitions is not done: they are about to go, and the loop had its chance to say so."""
         if self.done_when != "explicit":
             self.dismiss(partitions)

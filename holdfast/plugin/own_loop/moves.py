@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.claims import Drop, Mark
 from holdfast.errors import SourceError
 from holdfast.plugin.engine.partition.ownership import Phase
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.events import SourceTrouble
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
 
 #: It is with the loop, or has ended: everything else was not returned.
-_RETURNED = frozenset({Gate.TAKEN, Gate.ENDED})
+_RETURNED = frozenset({EntryState.TAKEN, EntryState.ENDED})
 
 
 class Moves:
@@ -81,7 +81,7 @@ class Moves:
         if ledger.knows_any_from(offset) and not self._forgotten(owner, offset):
             return False
         for entry in list(owner.entries.values()):
-            if entry.gate not in _RETURNED and entry.record.offset >= returned:
+            if entry.state not in _RETURNED and entry.record.offset >= returned:
                 self._parts.outcomes.hand_back(entry)
         for entry in self._user.handed_out.take_from(owner, offset):
             self._user.leave_to_others(entry)
@@ -108,7 +108,9 @@ class Moves:
     @staticmethod
     def _ended_from(owner: Ownership, offset: int) -> bool:
         """Whether something at or above that offset has ended, and the store has not acknowledged it."""
-        return any(each.gate is Gate.ENDED and each.records[-1].offset >= offset for each in owner.entries.values())
+        return any(
+            each.state is EntryState.ENDED and each.records[-1].offset >= offset for each in owner.entries.values()
+        )
 
     def _forgotten(self, owner: Ownership, offset: int) -> bool:
         """Forget at the store what is done from there on. False = it does not answer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 
 if TYPE_CHECKING:
     from holdfast.plugin.engine.record.entry import Entry
@@ -57,5 +57,5 @@ class RunCursor:
         if self._gone >= self._entry.count:
             return None
         rest = self._entry.cut(self._gone)
-        rest.gate, rest.started = Gate.READY, 0
+        rest.state, rest.started = EntryState.READY, 0
         return rest

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from holdfast.dedup.offset_set import OffsetSet
 from holdfast.plugin.audit.schema import Outcome
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.own_loop.handed_out import HandedOut
 from holdfast.plugin.own_loop.run_cursor import RunCursor
 
@@ -92,7 +92,7 @@ class UserLoop:
                     out += entry.records
                     self._positions[entry.record.partition] = entry.records[-1].offset + 1
         for entry in refused:  # its partition goes, or the session is lost: that hands it back
-            entry.gate = Gate.READY
+            entry.state = EntryState.READY
             lanes.put_back(entry)
         return out
 
@@ -220,7 +220,7 @@ class UserLoop:
 
     def leave_to_others(self, entry: Entry) -> None:
         """Whoever owns its partition next handles it."""
-        entry.gate = Gate.GONE
+        entry.state = EntryState.GONE
         self._parts.outcomes.leave_to_others(entry)
 
     def _end(self, entry: Entry) -> None:
@@ -246,7 +246,7 @@ class UserLoop:
 
     def _hand_out_again(self, entry: Entry) -> None:
         if entry.owner.is_owned:
-            entry.gate = Gate.READY
+            entry.state = EntryState.READY
             entry.started = 0
             self._parts.lanes.put_back(entry)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.adapters.rocketmq.grpc.delivery import Place, Verdict
+from holdfast.adapters.rocketmq.grpc.delivery import PollTarget, Verdict
 from holdfast.errors import SourceUnavailable
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ class ProxyClient:
         """Implements `Proxy.renew`."""
         self._wait_for(lambda answer: answer([]), self._timeout_s, "connecting")
 
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[PollTarget]:
         """Implements `Proxy.places`."""
-        return [Place(topic, "broker-a") for topic in self._topics]
+        return [PollTarget(topic, "broker-a") for topic in self._topics]
 
-    def receive(self, place: Place, at_most: int) -> Sequence[Delivery]:
+    def receive(self, place: PollTarget, at_most: int) -> Sequence[Delivery]:
         """Implements `Proxy.receive`."""
 
         def request(answer: Callable[[list[Delivery]], None]) -> None:

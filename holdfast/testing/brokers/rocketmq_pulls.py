@@ -29,7 +29,7 @@ class Pulled:
         self.log: int | None = None
 
 
-class Place(NamedTuple):
+class PullTarget(NamedTuple):
     """Where is read, and what its messages carry."""
 
     queue: Partition
@@ -68,12 +68,12 @@ def pull(
             if reset is not None or is_cut:
                 reader.position = log.start if reset is None else reset
                 brought.moved.append((queue, reader.position, reset is None))
-            elif _read(Place(queue, reader, log, owners.get(queue)), brought, at_most):
+            elif _read(PullTarget(queue, reader, log, owners.get(queue)), brought, at_most):
                 readers[queue] = readers.pop(queue)  # the others first, the next time
     return brought
 
 
-def _read(place: Place, brought: Pull, at_most: int) -> bool:
+def _read(place: PullTarget, brought: Pull, at_most: int) -> bool:
     """Whether there was a message."""
     queue, reader, log, fence = place
     at, some = reader.position or 0, False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
+from holdfast.dedup.claims import Acquired, AskInHand, Claim, ClaimKey, InHand, LetGo, Mark, Token, Verdict, Wait
 from holdfast.dedup.redis_admin import Forgotten, KeyShown, KeyState, PositionShown, RedisAdmin, Running
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import StoreRefused, StoreUnavailable
@@ -269,7 +269,7 @@ class TestPositions:
         assert admin.set_position(P, 10)
         assert a.mark([Mark(P, 1, 0, [61])]) == [{61}]
         assert own(b, P) == Acquired(2, 10, frozenset(), frozenset(), again=62)
-        assert b.poll([Poll(P, 2, [61])]) == [Polled(frozenset(), frozenset({61}))]
+        assert b.poll([AskInHand(P, 2, [61])]) == [InHand(frozenset(), frozenset({61}))]
 
     def test_set_is_refused_while_a_living_session_owns_it(self, bench: RedisBench, admin: RedisAdmin) -> None:
         a, b = bench.begin(), bench.begin()

@@ -12,13 +12,13 @@ import pytest
 from holdfast.dedup.claims import (
     NEVER,
     Acquired,
+    AskInHand,
     Claim,
     ClaimKey,
     Drop,
+    InHand,
     LetGo,
     Mark,
-    Poll,
-    Polled,
     Token,
     Verdict,
     Wait,
@@ -159,7 +159,7 @@ class TestFailover:
         fail_over = bench.replica()
         epoch = own(a).epoch
         fail_over()
-        assert a.poll([Poll(P, epoch, [1])]) == [Polled(frozenset(), frozenset({1}))]
+        assert a.poll([AskInHand(P, epoch, [1])]) == [InHand(frozenset(), frozenset({1}))]
         assert a.drop([Drop(P, epoch, 8)]) == [True]
         assert mark(a, epoch, [9]) == set()
 
@@ -205,7 +205,7 @@ class TestFailover:
         assert mark(a, epoch, [0]) == {0}
         own(b)
         assert mark(a, epoch, [0]) == {0}
-        assert b.poll([Poll(P, 1, [0])]) == [Polled(frozenset(), frozenset({0}))]
+        assert b.poll([AskInHand(P, 1, [0])]) == [InHand(frozenset(), frozenset({0}))]
 
 
 class TestMark:
@@ -310,7 +310,7 @@ class TestHandover:
         mine = own(b).epoch
         mark(a, epoch, [1])
         a.release([Token(P, 2, epoch)])
-        assert b.poll([Poll(P, mine, [1, 2, 3])]) == [Polled(frozenset({1}), frozenset({2}))]
+        assert b.poll([AskInHand(P, mine, [1, 2, 3])]) == [InHand(frozenset({1}), frozenset({2}))]
 
     def test_poll_takes_over_from_a_dead_holder_who_then_is_fenced(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
@@ -318,7 +318,7 @@ class TestHandover:
         a.let_go([LetGo(P, epoch, [1])])
         mine = own(b).epoch
         bench.kill(a.id)
-        assert b.poll([Poll(P, mine, [1])]) == [Polled(frozenset(), frozenset({1}))]
+        assert b.poll([AskInHand(P, mine, [1])]) == [InHand(frozenset(), frozenset({1}))]
         assert mark(a, epoch, [1]) == {1}
 
     def test_a_dead_holder_may_mark_until_it_is_taken_over(self, bench: Bench) -> None:
@@ -328,7 +328,7 @@ class TestHandover:
         mine = own(b).epoch
         bench.kill(a.id)
         assert mark(a, epoch, [1]) == set()
-        assert b.poll([Poll(P, mine, [1])]) == [Polled(frozenset({1}), frozenset())]
+        assert b.poll([AskInHand(P, mine, [1])]) == [InHand(frozenset({1}), frozenset())]
 
     def test_poll_by_another_than_the_owner_is_fenced_and_takes_nothing(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
@@ -336,7 +336,7 @@ class TestHandover:
         a.let_go([LetGo(P, epoch, [1])])
         own(b)
         bench.kill(a.id)
-        assert a.poll([Poll(P, epoch, [1])]) == [FENCED]
+        assert a.poll([AskInHand(P, epoch, [1])]) == [FENCED]
         assert mark(a, epoch, [1]) == set()
 
     def test_release_is_of_one_ownership_only(self, bench: Bench) -> None:
@@ -365,8 +365,8 @@ class TestHandover:
         a.let_go([LetGo(name, 1, [n, n + 1]) for n, name in enumerate(names)])
         a.release([Token(name, n, 1) for n, name in enumerate(names)])
         assert [own(b, name) for name in names] == [Acquired(2, 0, frozenset(), frozenset({n + 1})) for n in range(60)]
-        polls = [Poll(name, 2, [n, n + 1]) for n, name in enumerate(names)]
-        assert b.poll(polls) == [Polled(frozenset(), frozenset({n})) for n in range(60)]
+        polls = [AskInHand(name, 2, [n, n + 1]) for n, name in enumerate(names)]
+        assert b.poll(polls) == [InHand(frozenset(), frozenset({n})) for n in range(60)]
 
     def test_the_owner_that_does_a_waited_for_record_ends_the_wait(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()

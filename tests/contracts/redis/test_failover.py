@@ -14,7 +14,7 @@ from redis.retry import Retry
 from holdfast import idempotent
 from holdfast.dedup import redis_given
 from holdfast.dedup.calls.debts import Debts, Finish
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
+from holdfast.dedup.claims import Acquired, AskInHand, Claim, ClaimKey, Drop, InHand, LetGo, Mark, Token, Verdict, Wait
 from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.dedup.redis_groups import RedisGroupSession
 from holdfast.dedup.redis_store import RedisClaims
@@ -292,7 +292,7 @@ class TestBehind:
         after = {
             "let_go": lambda: b.acquire(["p"]) != [Wait.WAIT],
             "unclaim": lambda: b.claim([ONE]) == [Verdict.NEW],
-            "release": lambda: self.poll_of(b, "q", 5) == Polled(frozenset(), frozenset({5})),
+            "release": lambda: self.poll_of(b, "q", 5) == InHand(frozenset(), frozenset({5})),
             "finish": lambda: b.claim([ONE]) == [Verdict.DONE],
             "turn": lambda: b.claim([ONE]) == [Verdict.DONE],
             "drop": lambda: self.watermark_after(a, b, "p") == 2,
@@ -334,7 +334,7 @@ class TestBehind:
     def poll_of(session: ClaimSession, partition: str, offset: int) -> object:
         [theirs] = session.acquire([partition])
         assert isinstance(theirs, Acquired)
-        [found] = session.poll([Poll(partition, theirs.epoch, [offset])])
+        [found] = session.poll([AskInHand(partition, theirs.epoch, [offset])])
         return found
 
     @pytest.mark.parametrize("hash_keys", [False, True])
@@ -492,8 +492,8 @@ class TestBehind:
         theirs = [each._replace(token=Token("x", 0, 1)) for each in keys]
         assert Verdict.BUSY not in b.claim(theirs)
         found = acquired(b, "u", *names)[0]
-        [polled] = b.poll([Poll("u", found.epoch, range(5))])
-        assert isinstance(polled, Polled)
+        [polled] = b.poll([AskInHand("u", found.epoch, range(5))])
+        assert isinstance(polled, InHand)
         assert polled.done | polled.yours == set(range(5))
         claims.close()
 
@@ -567,10 +567,10 @@ class TestBehind:
         kept = self.what_is_there(server)
         assert a.mark([Mark("p", mine.epoch, 0, [3, 4], former=True)]) == [frozenset()]
         self.fail_over(server, kept)
-        poll = Poll("p", theirs.epoch, [3, 4, 5])
-        assert answered(lambda: b.poll([poll])) == [Polled(frozenset(), frozenset())]
+        poll = AskInHand("p", theirs.epoch, [3, 4, 5])
+        assert answered(lambda: b.poll([poll])) == [InHand(frozenset(), frozenset())]
         assert a.renew()
-        assert b.poll([poll]) == [Polled(frozenset({3, 4}), frozenset())]
+        assert b.poll([poll]) == [InHand(frozenset({3, 4}), frozenset())]
         claims.close()
 
     def test_what_was_let_go_is_not_owned_again_by_marking_what_was_in_hand(self, server: RedisServer) -> None:

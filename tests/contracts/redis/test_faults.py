@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 import redis
 
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
+from holdfast.dedup.claims import Acquired, AskInHand, Claim, ClaimKey, Drop, InHand, LetGo, Mark, Token, Verdict, Wait
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import StateError, StoreError, StoreUnavailable
 from holdfast.runtime import Machine
@@ -316,7 +316,7 @@ class TestFull:
             self.make_room(server)
         assert a.finish([claim("k")]) == [Verdict.DONE]
         assert a.mark([Mark(P, 1, 1, [0, 5])]) == [frozenset()]
-        assert b.poll([Poll("orders-1", 1, [0])]) == [Polled(frozenset(), frozenset({0}))]
+        assert b.poll([AskInHand("orders-1", 1, [0])]) == [InHand(frozenset(), frozenset({0}))]
         assert b.drop([Drop("orders-1", 1, 7)]) == [True]
         assert a.renew()
         a.unclaim([claim("l", 1)])

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from holdfast import RedisClaims, Settings, idempotent
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token, Verdict
+from holdfast.dedup.claims import Acquired, AskInHand, Claim, ClaimKey, Drop, LetGo, Mark, Token, Verdict
 from holdfast.dedup.groups import Member
 from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.dedup.redis_coordinator import RedisCoordinator
@@ -145,7 +145,7 @@ def _sessions(claims: RedisClaims) -> None:
     a.let_go([LetGo("p", mine.epoch, [4, 5])])
     [theirs] = b.acquire(["p"])
     assert isinstance(theirs, Acquired)
-    b.poll([Poll("p", theirs.epoch, [4, 5])])
+    b.poll([AskInHand("p", theirs.epoch, [4, 5])])
     a.release([Token("p", 4, mine.epoch)])
     assert a.renew()
     a.end()

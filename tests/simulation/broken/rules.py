@@ -161,7 +161,7 @@ RULES = (
     Broken(
         name="no-hand-back",
         file="plugin/engine/partition/hand_over.py",
-        rule="            for entry in [entry for entry in owner.entries.values() if entry.gate in _UNSTARTED]:",
+        rule="            for entry in [entry for entry in owner.entries.values() if entry.state in _UNSTARTED]:",
         instead="            for entry in ():",
         breaks="progress: claims of records that never start are never given back",
     ),
@@ -398,8 +398,8 @@ RULES = (
     Broken(
         name="in-hand-is-only-what-runs",
         file="plugin/engine/record/entry.py",
-        rule="        if self.gate is Gate.ENDED or self.gate is Gate.STUCK:\n            return self.offsets",
-        instead="        if self.gate is Gate.STUCK:\n            return self.offsets",
+        rule="        if self.state is EntryState.ENDED or self.state is EntryState.STUCK:\n            return self.offsets",
+        instead="        if self.state is EntryState.STUCK:\n            return self.offsets",
         breaks="P2: what has ended and is not marked is run by the next owner",
     ),
     Broken(
@@ -441,8 +441,8 @@ RULES = (
     Broken(
         name="followers-keep-their-keys",
         file="plugin/engine/record/claiming.py",
-        rule="            other.gate = Gate.BEHIND\n            self.give_back(other)",
-        instead="            other.gate = Gate.BEHIND",
+        rule="            other.state = EntryState.BEHIND_BUSY_KEY\n            self.give_back(other)",
+        instead="            other.state = EntryState.BEHIND_BUSY_KEY",
         breaks="progress: two members wait for each other's keys for ever",
     ),
     Broken(
@@ -469,8 +469,8 @@ RULES = (
     Broken(
         name="a-retry-wakes-nobody",
         file="plugin/engine/record/outcomes.py",
-        rule="            entry.gate = Gate.READY\n            self.retried += 1\n            self._lanes.wake(entry.lane)",
-        instead="            entry.gate = Gate.READY\n            self.retried += 1",
+        rule="            entry.state = EntryState.READY\n            self.retried += 1\n            self._lanes.wake(entry.lane)",
+        instead="            entry.state = EntryState.READY\n            self.retried += 1",
         breaks="progress: a record that failed is not tried again",
     ),
     Broken(
@@ -483,8 +483,8 @@ RULES = (
     Broken(
         name="lanes-overtake",
         file="plugin/engine/record/lanes.py",
-        rule="            if entry.gate is not Gate.READY or room <= 0 or (taken and entry.handler is not taken[0].handler):\n                break\n",
-        instead="            if entry.gate is not Gate.READY:\n                continue\n            if room <= 0 or (taken and entry.handler is not taken[0].handler):\n                break\n",
+        rule="            if entry.state is not EntryState.READY or room <= 0 or (taken and entry.handler is not taken[0].handler):\n                break\n",
+        instead="            if entry.state is not EntryState.READY:\n                continue\n            if room <= 0 or (taken and entry.handler is not taken[0].handler):\n                break\n",
         breaks="order: a record starts before one of its lane that waits",
     ),
     Broken(

@@ -97,18 +97,18 @@ class Unacked:
 
         def counted_mark(session: MemorySession, marks: Sequence[Mark]) -> Any:
             replies = mark(session, marks)
-            self._marked(marks)
+            self._on_marked(marks)
             return replies
 
         def counted_turn(session: MemorySession, done: Any, marks: Sequence[Mark], claims: Any) -> Any:
             replies = turn(session, done, marks, claims)
-            self._marked(marks)
+            self._on_marked(marks)
             return replies
 
         monkeypatch.setattr(MemorySession, "mark", counted_mark)
         monkeypatch.setattr(MemorySession, "turn", counted_turn)
 
-    def _marked(self, marks: Sequence[Mark]) -> None:
+    def _on_marked(self, marks: Sequence[Mark]) -> None:
         with self._lock:
             self._now -= sum(len(each.offsets) for each in marks)
 

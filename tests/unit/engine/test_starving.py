@@ -16,7 +16,7 @@ from holdfast.plugin.engine.flow.intake import Intake
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.partition.starving import Starving
-from holdfast.plugin.engine.record.entry import Entry, Gate
+from holdfast.plugin.engine.record.entry import Entry, EntryState
 from holdfast.plugin.events import Overrun, RebalanceReport
 from holdfast.records import Record
 from holdfast.runtime import MACHINE
@@ -144,26 +144,26 @@ def test_what_comes_late_waits_for_a_second_from_then_on() -> None:
     assert not drain.waits(0.8)
 
 
-def entry_of(owner: Ownership, gate: Gate) -> Entry:
+def entry_of(owner: Ownership, gate: EntryState) -> Entry:
     handler: Any = None
     record = Record(owner.partition, 5, None, b"x", (), 0, owner)
     entry = Entry(record, owner, handler, None, 0.0)
-    entry.gate, entry.started = gate, int(gate is Gate.TAKEN)
+    entry.state, entry.started = gate, int(gate is EntryState.TAKEN)
     return entry
 
 
 @pytest.mark.parametrize(
     ("gate", "starts_inside", "waits"),
     [
-        (Gate.READY, True, True),  # it starts as soon as it may
-        (Gate.TAKEN, True, False),  # it runs, and the next one could
-        (Gate.ENDED, True, False),
-        (Gate.READY, False, False),  # nobody is given it
-        (Gate.TAKEN, False, True),  # the user's threads have it
-        (Gate.ENDED, False, False),
+        (EntryState.READY, True, True),  # it starts as soon as it may
+        (EntryState.TAKEN, True, False),  # it runs, and the next one could
+        (EntryState.ENDED, True, False),
+        (EntryState.READY, False, False),  # nobody is given it
+        (EntryState.TAKEN, False, True),  # the user's threads have it
+        (EntryState.ENDED, False, False),
     ],
 )
-def test_what_is_here_of_it_goes_on_or_not(gate: Gate, *, starts_inside: bool, waits: bool) -> None:
+def test_what_is_here_of_it_goes_on_or_not(gate: EntryState, *, starts_inside: bool, waits: bool) -> None:
     drain = Drain(starts_inside=starts_inside)
     drain.owners[P1].entries[5] = entry_of(drain.owners[P1], gate)
     assert drain.waits(2.0) is waits

@@ -44,7 +44,7 @@ class Changes(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
+class ProcessSlot:
     """A place for one process: those that follow each other in it have one ordinal."""
 
     ordinal: int
@@ -79,7 +79,7 @@ class Supervisor:
         changes: Changes | None = None,
     ) -> None:
         self._start, self._grace_s, self._changes = start, grace_s, changes
-        self._places = [Place(ordinal=each, restarts=Restarts(restarts)) for each in range(processes)]
+        self._places = [ProcessSlot(ordinal=each, restarts=Restarts(restarts)) for each in range(processes)]
         self._selector = selectors.DefaultSelector()
         self._code = 0
         self._stopping = self._loaded = False
@@ -147,7 +147,7 @@ class Supervisor:
         return min(max(min(due) - SYSTEM_CLOCK.now(), 0.0), LONGEST_WAIT_S) if due else None
 
     # ---- one process
-    def _launch(self, place: Place) -> None:
+    def _launch(self, place: ProcessSlot) -> None:
         if self._stopping or place.child is not None:
             return
         place.due_s, place.waits_for_change = None, False
@@ -159,7 +159,7 @@ class Supervisor:
         self._selector.register(child.socket, selectors.EVENT_READ, child)
         _log.info("process %d has begun (pid %d)", place.ordinal, child.pid)
 
-    def _look(self, place: Place) -> None:
+    def _look(self, place: ProcessSlot) -> None:
         if place.due_s is not None and SYSTEM_CLOCK.now() >= place.due_s:
             self._launch(place)
         child = place.child
@@ -179,7 +179,7 @@ class Supervisor:
         else:
             self._launch(place)
 
-    def _unasked(self, place: Place, child: Child, code: int) -> None:
+    def _unasked(self, place: ProcessSlot, child: Child, code: int) -> None:
         """A process has ended by itself, or somebody has ended it."""
         lived_s = SYSTEM_CLOCK.now() - child.started_s
         how = f"process {place.ordinal} has ended ({told(code)}) after {lived_s:.1f} s"
@@ -197,7 +197,7 @@ class Supervisor:
             return
         self._again(place, how, lived_s, code)
 
-    def _again(self, place: Place, how: str, lived_s: float, code: int) -> None:
+    def _again(self, place: ProcessSlot, how: str, lived_s: float, code: int) -> None:
         """Start it again after a while, or give up."""
         wait_s = place.restarts.after(lived_s, wall_ms())
         if wait_s is not None:
@@ -265,7 +265,7 @@ class Supervisor:
                 self._kill(place)
                 self._code = self._code or _NOT_WELL
 
-    def _kill(self, place: Place) -> None:
+    def _kill(self, place: ProcessSlot) -> None:
         place.kill_at_s = None
         if place.child is not None:
             _log.error("process %d has not ended within the grace: it is killed", place.ordinal)

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.adapters.rocketmq.grpc import faults
-from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Place, Verdict
+from holdfast.adapters.rocketmq.grpc.delivery import Delivery, PollTarget, Verdict
 from holdfast.adapters.rocketmq.packages import Package, installed, load_grpc
 from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, TAGS, UNIQUE_KEY
 from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
@@ -86,12 +86,12 @@ class Client:
         finally:
             _end(old)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[PollTarget]:
         """Where to poll, by the newest routes; without waiting, once it is open. Raises SourceError."""
         with faults.read("looking for brokers"):
-            return [Place(topic, broker) for topic in self._topics for broker in self._consumer.brokers(topic)]
+            return [PollTarget(topic, broker) for topic in self._topics for broker in self._consumer.brokers(topic)]
 
-    def receive(self, place: Place, at_most: int) -> list[Delivery]:
+    def receive(self, place: PollTarget, at_most: int) -> list[Delivery]:
         """Poll for 5 s at most, unless there is something. Raises SourceError."""
         with faults.read(f"receiving from {place.topic} on {place.broker}"):
             found = self._consumer.poll(*place, at_most, self._config.invisible_s)

@@ -67,7 +67,7 @@ class Verdict(Enum):
     UNKNOWN = "unknown"  #: no answer, or one that says nothing about it: it may have been done
 
 
-class Place(NamedTuple):
+class PollTarget(NamedTuple):
     """Where one poll looks: all queues of a topic on one broker."""
 
     topic: str
@@ -116,11 +116,11 @@ class Proxy(Asks, Protocol):
         """Another connection instead of the one that there is. Raises SourceError: then that one stays."""
         ...
 
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[PollTarget]:
         """Where to poll, as far as known. Raises SourceError."""
         ...
 
-    def receive(self, place: Place, at_most: int) -> Sequence[Delivery]:
+    def receive(self, place: PollTarget, at_most: int) -> Sequence[Delivery]:
         """Poll for a while, unless there is something. Raises SourceError."""
         ...
 

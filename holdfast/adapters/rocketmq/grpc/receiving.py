@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.adapters.rocketmq.grpc.config import Wanted
-    from holdfast.adapters.rocketmq.grpc.delivery import Place, Proxy
+    from holdfast.adapters.rocketmq.grpc.delivery import PollTarget, Proxy
     from holdfast.adapters.rocketmq.grpc.leases import Leases
     from holdfast.runtime import Runtime, Thread
 
@@ -39,14 +39,14 @@ class Receiving:
 
     def __init__(self, client: Proxy, leases: Leases, config: Wanted, runtime: Runtime) -> None:
         self._client, self._leases, self._config, self._runtime = client, leases, config, runtime
-        self._threads: dict[Place, Thread] = {}
+        self._threads: dict[PollTarget, Thread] = {}
         self._over = runtime.event()
         self._wanted_at = runtime.now()
         self._trouble: SourceError | None = None
         #: A poll was answered: what this process may do was right then.
         self.let_in = False
         #: Where topics are; a thread whose place is none of them ends.
-        self._places: Sequence[Place] = ()
+        self._places: Sequence[PollTarget] = ()
         #: Since when no poll has been answered, or the client was made anew.
         self._ill_since: float | None = None
         self._renewing = False
@@ -85,7 +85,7 @@ class Receiving:
             thread.join(timeout_s)
 
     # ---- the threads
-    def _run(self, place: Place) -> None:
+    def _run(self, place: PollTarget) -> None:
         failures = 0
         while not self._over.is_set() and place in self._places:
             room = self._room()

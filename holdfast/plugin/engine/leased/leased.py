@@ -15,7 +15,7 @@ from holdfast.plugin.engine.leased.queue_leases import QueueLeases
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.events import Overrun, SourceTrouble
 from holdfast.plugin.observe.joining import KnowsItsPlace, name_of
 from holdfast.plugin.observe.snapshot import SourceFigures
@@ -171,7 +171,7 @@ class Leased:
         """There is no position, so the message's identity is claimed."""
         return key_text(self.source.identity(record))
 
-    def marking(self, entries: Sequence[Entry]) -> None:  # noqa: ARG002 - as of Family
+    def build_marks(self, entries: Sequence[Entry]) -> None:  # noqa: ARG002 - as of Family
         """Say nothing to the store: `settle` acknowledges to the broker."""
         return
 
@@ -184,7 +184,7 @@ class Leased:
             self._parts.tell(SourceTrouble(error=f"{len(late)} acknowledgements came after their lease had ended"))
         for entry in entries:
             entry.owner.entries.pop(entry.record.offset, None)
-            entry.gate = Gate.GONE
+            entry.state = EntryState.GONE
             self._parts.intake.left(entry)
             if self._queue_leases is not None:
                 self._queue_leases.left(entry.record)
@@ -243,7 +243,7 @@ class Leased:
         def over() -> bool:
             self.tend()
             return not any(
-                entry.started and entry.gate is not Gate.STUCK
+                entry.started and entry.state is not EntryState.STUCK
                 for owner in self._owners.values()
                 for entry in owner.entries.values()
             )
@@ -253,7 +253,7 @@ class Leased:
         self._loop.settle()
         for owner in self._owners.values():
             for offset, entry in owner.entries.items():
-                if entry.gate is Gate.STUCK or (entry.gate is Gate.TAKEN and entry.started):
+                if entry.state is EntryState.STUCK or (entry.state is EntryState.TAKEN and entry.started):
                     self._parts.tell(Overrun(partition=owner.partition, offset=offset))
         if self._queue_leases is not None:
             self._queue_leases.leave()
@@ -283,7 +283,7 @@ class Leased:
             if owner.phase < Phase.FENCED:  # a session may be lost on the way out
                 owner.move(Phase.FENCED)
             for entry in list(owner.entries.values()):
-                if entry.gate not in (Gate.TAKEN, Gate.STUCK, Gate.ENDED):
+                if entry.state not in (EntryState.TAKEN, EntryState.STUCK, EntryState.ENDED):
                     self._parts.outcomes.hand_back(entry)
         for entry in self._parts.workers.recall():  # their lease is not to wait for handlers that run
             self._parts.outcomes.came_back(Ended(entry, Outcome.NOT_STARTED))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Mark
 from holdfast.dedup.offset_set import OffsetSet, Runs
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.events import AdvanceHonoured
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.parts import Parts
 
 #: They have started: what becomes of them is for whoever runs them to say.
-_STARTED = frozenset({Gate.TAKEN, Gate.STUCK, Gate.ENDED})
+_STARTED = frozenset({EntryState.TAKEN, EntryState.STUCK, EntryState.ENDED})
 
 
 class Elsewhere:
@@ -38,7 +38,7 @@ class Elsewhere:
         self._loop.done_elsewhere(owner.partition, offset)
         self._loop.settle()
         unstarted = [
-            each for each in owner.entries.values() if each.gate not in _STARTED and each.record.offset < offset
+            each for each in owner.entries.values() if each.state not in _STARTED and each.record.offset < offset
         ]
         for run in unstarted:
             for entry in parts.claiming.apart(run):

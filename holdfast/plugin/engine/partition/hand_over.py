@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.claims import LetGo
 from holdfast.errors import SourceError
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.events import Overrun, RebalanceReport, SourceTrouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from holdfast.plugin.audit.schema import Place
+    from holdfast.plugin.audit.schema import AuditPartition
     from holdfast.plugin.engine.family import Loop
     from holdfast.plugin.engine.partition.commits import Commits
     from holdfast.plugin.engine.partition.starving import Starving
@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from holdfast.timing import Deadline
 
 #: What has not started can be handed back without waiting.
-_UNSTARTED = frozenset({Gate.CLAIM, Gate.BUSY, Gate.BEHIND, Gate.HANDED, Gate.READY, Gate.RETRY})
+_UNSTARTED = frozenset(
+    {
+        EntryState.CLAIM,
+        EntryState.BUSY,
+        EntryState.BEHIND_BUSY_KEY,
+        EntryState.WITH_FORMER_OWNER,
+        EntryState.READY,
+        EntryState.RETRY,
+    }
+)
 
 
 class HandOver:
@@ -42,7 +51,7 @@ class HandOver:
         *,
         source: PartitionedSource,
         commits: Commits,
-        places: Callable[[Collection[Ownership]], Sequence[Place]],
+        places: Callable[[Collection[Ownership]], Sequence[AuditPartition]],
         owners: Sequence[Ownership],
         deadline: Deadline,
         trigger: str,
@@ -66,7 +75,7 @@ class HandOver:
     def hand_back(self) -> None:
         """Hand back what has not started: it leaves the process, and its claims are owed back."""
         for owner in self._owners:
-            for entry in [entry for entry in owner.entries.values() if entry.gate in _UNSTARTED]:
+            for entry in [entry for entry in owner.entries.values() if entry.state in _UNSTARTED]:
                 self._handed_back += entry.count
                 self._parts.outcomes.hand_back(entry)
         self._unacked_at_first = sum(len(entry.unacked) for owner in self._owners for entry in owner.entries.values())
@@ -78,7 +87,9 @@ class HandOver:
             meanwhile()
             # What waits in a worker's queue does not count: behind the fence it can never start.
             runs = any(
-                entry.gate is Gate.TAKEN and entry.started for owner in self._owners for entry in owner.entries.values()
+                entry.state is EntryState.TAKEN and entry.started
+                for owner in self._owners
+                for entry in owner.entries.values()
             )
             return not runs or (starving is not None and starving.too_long)
 
@@ -125,7 +136,7 @@ class HandOver:
         if parts.outage.may_ask:
             with parts.outage.asking():
                 parts.owed.pay()
-        parts.recorder.went(self._places(owners), self._trigger)
+        parts.recorder.released(self._places(owners), self._trigger)
         self._lap("let_go")
 
     def lose(self) -> None:
@@ -134,7 +145,7 @@ class HandOver:
             self._abandoned += sum(len(entry.running) for entry in owner.entries.values())
             owner.move(Phase.GONE)
         self._unacked_at_first = self._abandoned  # what has ended may be marked yet, or not: it counts as neither
-        self._parts.recorder.went(self._places(self._owners), self._trigger)
+        self._parts.recorder.released(self._places(self._owners), self._trigger)
 
     def report(self) -> RebalanceReport:
         """Report what happened."""

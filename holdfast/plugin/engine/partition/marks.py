@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from holdfast.dedup.claims import Mark
 from holdfast.dedup.offset_set import Runs
 from holdfast.plugin.engine.partition.ownership import Phase
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.engine.record.host import Marking
 from holdfast.plugin.engine.record.offsets import joined, spans
 
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     Marked = Callable[[Ownership, Sequence[Entry], Sequence[range], frozenset[int]], None]
 
 
-def markings(entries: Sequence[Entry], marked: Marked) -> list[Marking]:
+def build_marks(entries: Sequence[Entry], on_marked: Marked) -> list[Marking]:
     """Tell what the store is to be told of records that are done, by session.
 
     Args:
         entries: records that are done, of any partitions.
-        marked: is told of each ownership which of its entries and ranges the store has noted, and which it has not.
+        on_marked: is told of each ownership which of its entries and ranges the store has noted, and which it has not.
     """
     by_owner: dict[Ownership, list[Entry]] = {}
     for entry in entries:
-        if entry.gate is not Gate.GONE:
+        if entry.state is not EntryState.GONE:
             by_owner.setdefault(cast("Ownership", entry.owner), []).append(entry)  # made in `admit`
     by_session: dict[ClaimSession, list[Ownership]] = {}
     for owner in by_owner:
         by_session.setdefault(owner.session_, []).append(owner)
-    return [_marking(session, owners, by_owner, marked) for session, owners in by_session.items()]
+    return [_marking(session, owners, by_owner, on_marked) for session, owners in by_session.items()]
 
 
 def _marking(
-    session: ClaimSession, owners: Sequence[Ownership], entries: Mapping[Ownership, Sequence[Entry]], marked: Marked
+    session: ClaimSession, owners: Sequence[Ownership], entries: Mapping[Ownership, Sequence[Entry]], on_marked: Marked
 ) -> Marking:
     ranges = [_ranges(entries[owner]) for owner in owners]
 
     def each_marked(replies: Sequence[frozenset[int]]) -> None:
         for owner, done, fenced in zip(owners, ranges, replies, strict=True):
-            marked(owner, entries[owner], done, fenced)
+            on_marked(owner, entries[owner], done, fenced)
 
     marks = [_mark(owner, done) for owner, done in zip(owners, ranges, strict=True)]
     return Marking(session, marks, each_marked)

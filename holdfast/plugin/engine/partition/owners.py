@@ -20,7 +20,7 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from holdfast.plugin.audit.schema import Place
+    from holdfast.plugin.audit.schema import AuditPartition
     from holdfast.plugin.engine.family import Loop
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.ports import PartitionedSource
@@ -154,7 +154,7 @@ class Owners:
         self.takeover.adopted(owner)
         self._came([owner], "reset" if owner.acquired is not None and owner.acquired.watermark else "assigned")
 
-    def places(self, owners: Collection[Ownership]) -> Sequence[Place]:
+    def places(self, owners: Collection[Ownership]) -> Sequence[AuditPartition]:
         """The places of these owners that the audit knows of, as it tells them."""
         owners = [owner for owner in owners if owner.told]
         if not owners:
@@ -208,7 +208,7 @@ class Owners:
             came = [owner for owner in owners if owner.phase is Phase.OWNED and not owner.told]
             for owner in came:
                 owner.told = True
-            self._parts.recorder.came(self.places(came), trigger)
+            self._parts.recorder.acquired(self.places(came), trigger)
 
     def end(self, owners: Sequence[Ownership], trigger: str) -> HandOver:
         """Nothing new starts, and what has not started is handed back."""

@@ -7,21 +7,21 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import Poll, Polled
+from holdfast.dedup.claims import AskInHand, InHand
 from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.engine.flow.backlog import Backlog
 from holdfast.plugin.engine.partition.delays import Delays
 from holdfast.plugin.engine.partition.far_ahead import FarAhead
 from holdfast.plugin.engine.partition.log_checks import LogChecks
-from holdfast.plugin.engine.partition.marks import markings
+from holdfast.plugin.engine.partition.marks import build_marks
 from holdfast.plugin.engine.partition.owners import Owners
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.partition.rebalance import Rebalance
 from holdfast.plugin.engine.partition.takeover import may_pass
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
-from holdfast.plugin.engine.record.waits import OTHERS, lowest
+from holdfast.plugin.engine.record.wait_reasons import OTHERS, lowest
 from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.observe.joining import KnowsItsPlace, name_of
 from holdfast.plugin.observe.silence import AsksBrokers
@@ -184,12 +184,12 @@ class Partitioned:
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Mark positions. Raises StoreUnavailable: all of them may be marked again."""
-        for each in self.marking(entries):
-            each.marked(each.session.mark(each.marks))
+        for each in self.build_marks(entries):
+            each.on_marked(each.session.mark(each.marks))
 
-    def marking(self, entries: Sequence[Entry]) -> Sequence[Marking]:
+    def build_marks(self, entries: Sequence[Entry]) -> Sequence[Marking]:
         """Tell what `settle` says to the store."""
-        return markings(entries, self._marked)
+        return build_marks(entries, self._on_marked)
 
     def given_up(self, entry: Entry) -> None:
         """Nothing to do: the next owner reads it again."""
@@ -301,7 +301,7 @@ class Partitioned:
         found = lowest(entry, parts.runtime.now(), since=owner.moved_at, given_at=parts.workers.given_at)
         return self._far_ahead.noted(partition, found)
 
-    def _marked(
+    def _on_marked(
         self, owner: Ownership, entries: Sequence[Entry], done: Sequence[range], fenced: frozenset[int]
     ) -> None:
         self.ours.refused_marks += len(fenced)
@@ -312,7 +312,7 @@ class Partitioned:
             owner.moved_at = self._parts.runtime.now()
         for entry in entries:
             owner.entries.pop(entry.record.offset, None)
-            entry.gate = Gate.GONE
+            entry.state = EntryState.GONE
             self._parts.intake.left(entry)
         if fenced and owner.phase is Phase.OWNED:
             self.ours.retake(owner)  # somebody has taken over behind our back: as if the partition had been lost
@@ -350,11 +350,11 @@ class Partitioned:
             return
         self._poll_at = parts.runtime.now() + _POLL_S
         with parts.outage.asking():
-            polls = [Poll(owner.name, owner.store_epoch, sorted(owner.waiting)) for owner in waiting]
+            polls = [AskInHand(owner.name, owner.store_epoch, sorted(owner.waiting)) for owner in waiting]
             replies = session.poll(polls)
             parts.outage.answered()
             for owner, reply in zip(waiting, replies, strict=True):
-                if isinstance(reply, Polled):
+                if isinstance(reply, InHand):
                     self._resolve(owner, reply)
                 else:
                     self.ours.retake(owner)
@@ -363,7 +363,7 @@ class Partitioned:
         """Known by their position, or by their key."""
         return self._suppressed + self._parts.settling.skipped
 
-    def _resolve(self, owner: Ownership, reply: Polled) -> None:
+    def _resolve(self, owner: Ownership, reply: InHand) -> None:
         parts, before = self._parts, owner.ledger.watermark
         for offset in reply.done | reply.yours:
             owner.waiting.discard(offset)
@@ -419,7 +419,7 @@ def _figures(
         log_end=end,
         epoch=owner.epoch or None,
         in_flight=sum(entry.count for entry in owner.entries.values()),
-        waiting_for_claims=sum(entry.count for entry in owner.entries.values() if entry.gate in OTHERS),
+        waiting_for_claims=sum(entry.count for entry in owner.entries.values() if entry.state in OTHERS),
         lowest=lowest,
         next_retry_ms=due_ms,
     )

@@ -129,7 +129,7 @@ class Rebalance:
         parts, ours = self._parts, self._ours
         ours.moving = True
         try:
-            self._loop.goes(partitions)
+            self._loop.on_revoke(partitions)
             owners = [ours.by_partition[partition] for partition in partitions if partition in ours.by_partition]
             if owners:
                 path = ours.hand_over(owners, ours.leaving or Deadline(drain_s or 0.0, parts.runtime), trigger)

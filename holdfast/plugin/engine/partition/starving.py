@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SourceError
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ _log = logging.getLogger("holdfast")
 #: A partition that stays waits so long for handlers of those that go.
 _PATIENCE_S = 1.0
 _LOOK_S = 0.2
-_STARTED = frozenset({Gate.STUCK, Gate.ENDED, Gate.GONE})
+_STARTED = frozenset({EntryState.STUCK, EntryState.ENDED, EntryState.GONE})
 
 
 class Starving:
@@ -91,11 +91,11 @@ class Starving:
         """Whether its records go on starting; of a user's loop, which gets none meanwhile: whether it has some."""
         if self._starts:
             return any(map(_waits, owner.entries.values()))
-        return any(entry.gate is Gate.TAKEN for entry in owner.entries.values())
+        return any(entry.state is EntryState.TAKEN for entry in owner.entries.values())
 
 
 def _waits(entry: Entry) -> bool:
     """Whether some of its records are still to start."""
-    if entry.gate is Gate.TAKEN:
+    if entry.state is EntryState.TAKEN:
         return entry.started - entry.base < entry.count
-    return entry.gate not in _STARTED
+    return entry.state not in _STARTED

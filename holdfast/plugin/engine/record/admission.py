@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.dedup.claims import Claim, ClaimKey, Token
 from holdfast.errors import HandlerFailed, KeyMissing
-from holdfast.plugin.engine.record.entry import Entry, Gate, Lane
+from holdfast.plugin.engine.record.entry import Entry, EntryState, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -108,7 +108,7 @@ class Admission:
             for record in some if error is not None else ():
                 entry = Entry(record, owner, handler, None, now)
                 entry.error = error
-                entry.gate = Gate.HANDED if record.offset in owner.waiting else entry.gate
+                entry.state = EntryState.WITH_FORMER_OWNER if record.offset in owner.waiting else entry.state
                 self._enter(entry, self._lane(record, handler))
 
     def _admit_to(
@@ -234,7 +234,7 @@ class Admission:
         if error is not None:
             entry.error = error
         if record.offset in owner.waiting:
-            entry.gate = Gate.HANDED
+            entry.state = EntryState.WITH_FORMER_OWNER
         return entry
 
     def _lane(self, record: Record, handler: Handler) -> Hashable:

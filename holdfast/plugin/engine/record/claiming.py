@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Verdict
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.runtime import MACHINE
 
@@ -56,13 +56,13 @@ class Claiming:
 
     def want(self, entry: Entry) -> None:
         """Ask for the entry's key in the next step."""
-        if entry.gate is Gate.CLAIM:
+        if entry.state is EntryState.CLAIM:
             self._ask(entry)
 
     def resume(self, entry: Entry) -> None:
         """A former owner has given the entry back: its turn, or its key; behind one that is parked it holds none."""
-        asks = Gate.BEHIND if entry.follows else Gate.CLAIM
-        entry.gate = Gate.READY if entry.claim is None else asks
+        asks = EntryState.BEHIND_BUSY_KEY if entry.follows else EntryState.CLAIM
+        entry.state = EntryState.READY if entry.claim is None else asks
         self.want(entry)
         self._lanes.wake(entry.lane)
 
@@ -93,10 +93,10 @@ class Claiming:
             raise
         fenced = False
         for entry, verdict in self.each(asked, verdicts, Verdict.NEW):
-            if entry.gate is not Gate.CLAIM:
+            if entry.state is not EntryState.CLAIM:
                 continue  # one before it in its lane found its key BUSY: given back already
             if verdict is Verdict.NEW:
-                entry.gate = Gate.READY
+                entry.state = EntryState.READY
                 if entry.asked:  # else it is as its class has it, and the entry is smaller by half
                     entry.asked = 0
                 self._go_on_behind(entry)
@@ -154,7 +154,7 @@ class Claiming:
             waiters = self._waiters.get(claim.key)
             while waiters:
                 waiter = waiters.popleft()
-                if waiter.gate is Gate.BUSY and waiter is not entry and waiter.claim is not None:
+                if waiter.state is EntryState.BUSY and waiter is not entry and waiter.claim is not None:
                     self._holders[claim.key] = waiter.claim
                     self._ask(waiter)
                     break
@@ -168,7 +168,7 @@ class Claiming:
         while self._wanted and count < at_most:
             entry = self._wanted.popleft()
             entry.queued = False
-            if entry.gate is not Gate.CLAIM or entry.claim is None:
+            if entry.state is not EntryState.CLAIM or entry.claim is None:
                 continue
             if self._hold_all(entry.asked_for):
                 asked.append(entry)
@@ -180,7 +180,7 @@ class Claiming:
             else:
                 self._waiters.setdefault(entry.claim.key, deque()).append(entry)
                 self._park(entry)
-        return [entry for entry in asked if entry.gate is Gate.CLAIM]
+        return [entry for entry in asked if entry.state is EntryState.CLAIM]
 
     def _hold_all(self, claims: Sequence[Claim]) -> bool:
         """Make them the holders of their keys; none of them, if one key is another's, or two of them have the same."""
@@ -202,7 +202,7 @@ class Claiming:
         for key in [claim.key for claim in claims if self._holders.get(claim.key) is claim]:
             del self._holders[key]
             for other in self._waiters.pop(key, ()):
-                if other.gate is Gate.BUSY:
+                if other.state is EntryState.BUSY:
                     self._go_on_behind(other)
                     self._skip(other)
         self._go_on_behind(entry)
@@ -210,12 +210,12 @@ class Claiming:
 
     def _park(self, entry: Entry) -> None:
         """Followers of a parked entry give their claims back, or two members would wait for each other for ever."""
-        entry.gate = Gate.BUSY
+        entry.state = EntryState.BUSY
         self._hold_nothing_behind(entry)
 
     def _hold_nothing_behind(self, entry: Entry) -> None:
         for other in entry.lane.park(entry):
-            other.gate = Gate.BEHIND
+            other.state = EntryState.BEHIND_BUSY_KEY
             self.give_back(other)
 
     def _go_on_behind(self, entry: Entry) -> None:
@@ -236,7 +236,7 @@ class Claiming:
             self._ask(entry)
 
     def _ask(self, entry: Entry) -> None:
-        entry.gate = Gate.CLAIM
+        entry.state = EntryState.CLAIM
         if not entry.queued:
             entry.queued = True
             self._wanted.append(entry)
@@ -249,5 +249,5 @@ class Claiming:
                 self._wanted.appendleft(entry)
 
     def _ask_again(self, entry: Entry) -> None:
-        if entry.gate is Gate.BUSY:
+        if entry.state is EntryState.BUSY:
             self._ask(entry)

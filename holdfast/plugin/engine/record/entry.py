@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from holdfast.records import Record
 
 
-class Gate(Enum):
+class EntryState(Enum):
     """The reason why an entry waits, or READY."""
 
     CLAIM = "claim"  #: its business key is not asked for yet
     BUSY = "busy"  #: its key is another's: it is asked for again later
-    BEHIND = "behind"  #: one before it in its lane waits for its key: it holds no claim, and asks for none
-    HANDED = "handed"  #: a former owner may still be working on it
+    BEHIND_BUSY_KEY = "behind"  #: one before it in its lane waits for its key: it holds no claim, and asks for none
+    WITH_FORMER_OWNER = "handed"  #: a former owner may still be working on it
     READY = "ready"  #: its turn, as soon as it is the first of its lane
     RETRY = "retry"  #: it failed and waits for the next attempt
     TAKEN = "taken"  #: handed to the workers
@@ -91,7 +91,7 @@ class Entry:
         self.owner = owner
         self.handler = handler
         self.claim = claim
-        self.gate = Gate.READY if claim is None else Gate.CLAIM
+        self.state = EntryState.READY if claim is None else EntryState.CLAIM
         self.since = since
         self.size = record.size_bytes
 
@@ -107,7 +107,7 @@ class Entry:
         """Records of one partition, ascending; one or more. With a claim for each of them, or without."""
         entry = cls.__new__(cls)
         entry.owner, entry.handler, entry.since = owner, handler, since
-        entry.gate = Gate.CLAIM if claims else Gate.READY
+        entry.state = EntryState.CLAIM if claims else EntryState.READY
         entry.hold(records, claims)
         return entry
 
@@ -119,13 +119,13 @@ class Entry:
     @property
     def over(self) -> bool:
         """Whether its lane need not wait for it any more."""
-        gate = self.gate
-        return gate is Gate.ENDED or gate is Gate.GONE
+        gate = self.state
+        return gate is EntryState.ENDED or gate is EntryState.GONE
 
     @property
     def with_loop(self) -> bool:
         """Whether a loop of the user's has it."""
-        return self.given > 0 and self.gate is Gate.TAKEN
+        return self.given > 0 and self.state is EntryState.TAKEN
 
     @property
     def offsets(self) -> list[int]:
@@ -141,20 +141,20 @@ class Entry:
     @property
     def unacked(self) -> list[int]:
         """Offsets that have started, and whose mark the store has not acknowledged."""
-        if self.gate is Gate.ENDED or self.gate is Gate.STUCK:
+        if self.state is EntryState.ENDED or self.state is EntryState.STUCK:
             return self.offsets
-        return self.offsets[: self.started - self.base] if self.gate is Gate.TAKEN else []
+        return self.offsets[: self.started - self.base] if self.state is EntryState.TAKEN else []
 
     @property
     def running(self) -> list[int]:
         """The records that have not ended."""
-        if self.gate is Gate.TAKEN:
+        if self.state is EntryState.TAKEN:
             return self.unacked[self.ended - self.base :]
-        return self.offsets if self.gate is Gate.STUCK else []
+        return self.offsets if self.state is EntryState.STUCK else []
 
     def taken(self) -> None:
         """Note that the entry is given to a worker."""
-        self.gate = Gate.TAKEN
+        self.state = EntryState.TAKEN
         self.started = self.ended = self.base = 0
         if self.count > 1:
             self.todo = deque(self.records)
@@ -198,7 +198,7 @@ class Entry:
             size = self.size - size_of([*self.records[:start], *self.records[stop:]])
         other._keep(records, self.claims[start:stop], size)  # noqa: SLF001 - the same class
         other.held, other.began_ms, other.counted = self.held, self.began_ms, self.counted
-        other.gate, other.lane, other.keys = self.gate, self.lane, self.keys[start:stop]
+        other.state, other.lane, other.keys = self.state, self.lane, self.keys[start:stop]
         other.follows, other.given, other.given_at = self.follows, self.given, self.given_at
         other.started = max(0, min(stop, self.started - self.base) - start)
         other.ended = max(0, min(stop, self.ended - self.base) - start)
@@ -216,7 +216,7 @@ class Entry:
 
     def __repr__(self) -> str:
         more = f"+{self.count - 1}" if self.count > 1 else ""
-        return f"<{self.record.partition}@{self.record.offset}{more} {self.gate.name}>"
+        return f"<{self.record.partition}@{self.record.offset}{more} {self.state.name}>"
 
 
 class Lane:
@@ -261,7 +261,7 @@ class Lane:
             if entry.over:
                 continue
             handler = handler or entry.handler
-            if entry.gate is not Gate.READY or count >= at_most or entry.handler is not handler:
+            if entry.state is not EntryState.READY or count >= at_most or entry.handler is not handler:
                 break
             count += entry.count
         return min(count, at_most)
@@ -275,7 +275,7 @@ class Lane:
                 continue
             if entry.handler is not head.handler:
                 return True
-            if entry.gate is not Gate.READY:
+            if entry.state is not EntryState.READY:
                 return False
         return False
 
@@ -285,8 +285,8 @@ class Lane:
             self.entries.append(entry)
             return
         entry.follows = True
-        if entry.gate is Gate.CLAIM:
-            entry.gate = Gate.BEHIND
+        if entry.state is EntryState.CLAIM:
+            entry.state = EntryState.BEHIND_BUSY_KEY
         self.follow(entry)
 
     def follow(self, entry: Entry) -> None:
@@ -299,13 +299,13 @@ class Lane:
         Returns: those of them that ask for keys, or hold some.
         """
         asking: list[Entry] = []
-        while (other := self.entries[-1]) is not entry and (other.over or other.gate in _IDLE):
+        while (other := self.entries[-1]) is not entry and (other.over or other.state in _IDLE):
             self.entries.pop()
             if other.over:
                 continue
             other.follows = True
             self._line().appendleft(other)
-            if other.claim is not None and other.gate is not Gate.HANDED:
+            if other.claim is not None and other.state is not EntryState.WITH_FORMER_OWNER:
                 asking.append(other)
         self.parked = entry
         return asking[::-1]
@@ -319,7 +319,7 @@ class Lane:
                 continue
             entry.follows = False
             self.entries.append(entry)
-            if entry.gate is Gate.BEHIND:
+            if entry.state is EntryState.BEHIND_BUSY_KEY:
                 return entry  # of the others there is nothing to be asked, or not yet
         return None
 
@@ -327,7 +327,7 @@ class Lane:
         """The pieces of an entry stand where it stood; nowhere, if it has left."""
         for piece in pieces:
             piece.lane = self
-        if entry.gate is Gate.TAKEN:
+        if entry.state is EntryState.TAKEN:
             self.taken += len(pieces) - 1
         entries = self._line() if entry.follows else self.entries
         if entries and entries[0] is entry:
@@ -349,4 +349,6 @@ class Lane:
 
 
 #: They have not started: they go where their lane says.
-_IDLE = frozenset({Gate.CLAIM, Gate.BUSY, Gate.BEHIND, Gate.HANDED, Gate.READY})
+_IDLE = frozenset(
+    {EntryState.CLAIM, EntryState.BUSY, EntryState.BEHIND_BUSY_KEY, EntryState.WITH_FORMER_OWNER, EntryState.READY}
+)

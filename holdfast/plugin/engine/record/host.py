@@ -18,7 +18,7 @@ class Marking(NamedTuple):
     session: ClaimSession
     marks: Sequence[Mark]
     #: What is to be done with the store's replies.
-    marked: Callable[[Sequence[frozenset[int]]], None]
+    on_marked: Callable[[Sequence[frozenset[int]]], None]
 
 
 class Host(Protocol):
@@ -37,7 +37,7 @@ class Host(Protocol):
         """Mark, or acknowledge. Raises StoreUnavailable: then all of them may be settled again."""
         ...
 
-    def marking(self, entries: Sequence[Entry]) -> Sequence[Marking] | None:
+    def build_marks(self, entries: Sequence[Entry]) -> Sequence[Marking] | None:
         """Tell what `settle_with_source` says to the store; None: the source has another way."""
         ...
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import HandlerError, HandlerHung
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
-from holdfast.plugin.engine.record.entry import Entry, Gate
+from holdfast.plugin.engine.record.entry import Entry, EntryState
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult
 
 if TYPE_CHECKING:
@@ -89,12 +89,12 @@ class Hung:
     @property
     def stuck(self) -> int:
         """Records whose handlers were given up, and that nobody has settled: others have to wait for our lease."""
-        return sum(entry.gate is Gate.STUCK for entry in self._outcomes.stuck)
+        return sum(entry.state is EntryState.STUCK for entry in self._outcomes.stuck)
 
     @property
     def owes_letters(self) -> bool:
         """Whether a dead letter was not acknowledged and will be sent again: others wait for it."""
-        return any(entry.gate is Gate.STUCK and entry.letter is not None for entry in self._outcomes.stuck)
+        return any(entry.state is EntryState.STUCK and entry.letter is not None for entry in self._outcomes.stuck)
 
     def step(self) -> None:
         """Look at what runs: tell, cancel, give up."""
@@ -131,7 +131,7 @@ class Hung:
             if watched.call.cancel_seen and _was_cancelled(error):
                 return Ended(entry, outcome, self._error(entry, "was cancelled: it did not end"))
             return ended
-        if entry.gate is Gate.STUCK and entry.letter is None:  # none was made: the app stops
+        if entry.state is EntryState.STUCK and entry.letter is None:  # none was made: the app stops
             self._outcomes.ended_after_all(entry, well=outcome is Outcome.OK)
             return None
         # It has, or will have, its letter: one that was not acknowledged may have been written all the same.
@@ -195,7 +195,7 @@ class Hung:
             if entry.owner.is_gone and self._storeless:
                 # Nobody waits for us: it runs elsewhere already.
                 self._outcomes.stuck.add(entry)
-                self._lanes.back(entry, Gate.GONE)
+                self._lanes.back(entry, EntryState.GONE)
                 self._outcomes.leave_to_others(entry)
             else:
                 self._outcomes.gave_up(entry, hung, letter=letter)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.engine.record.entry import Entry, Gate, Lane
+from holdfast.plugin.engine.record.entry import Entry, EntryState, Lane
 from holdfast.plugin.engine.record.unacked import Unacked
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Lanes:
         if head is None:
             if not lane.taken:
                 self._leave(lane)
-        elif not lane.queued and not lane.taken and head.gate is Gate.READY:
+        elif not lane.queued and not lane.taken and head.state is EntryState.READY:
             lane.queued = True
             self._ready.setdefault(head.handler.kind, deque()).append(lane)
 
@@ -135,7 +135,7 @@ class Lanes:
                 lane = ready.popleft()
                 lane.queued = False
                 head = lane.head()
-                if head is not None and not lane.taken and head.gate is Gate.READY and head.handler.kind is each:
+                if head is not None and not lane.taken and head.state is EntryState.READY and head.handler.kind is each:
                     return lane
                 self.wake(lane)
         return None
@@ -171,7 +171,7 @@ class Lanes:
             for entry in lane.entries:
                 if entry.over:
                     continue
-                if count >= at_most or entry.gate is not Gate.READY:
+                if count >= at_most or entry.state is not EntryState.READY:
                     break
                 count += entry.count
                 size += entry.size
@@ -188,7 +188,7 @@ class Lanes:
         for entry in lane.entries:
             if entry.over:
                 continue
-            if entry.gate is not Gate.READY or room <= 0 or (taken and entry.handler is not taken[0].handler):
+            if entry.state is not EntryState.READY or room <= 0 or (taken and entry.handler is not taken[0].handler):
                 break
             taken.append(entry)
             room -= entry.count
@@ -204,7 +204,7 @@ class Lanes:
     def give(self, lane: Lane, at_most: int) -> list[Entry]:
         """Give consecutive ready records of a lane that `next` gave away: they leave it, it goes on without them."""
         given: list[Entry] = []
-        while at_most > 0 and (head := lane.head()) is not None and head.gate is Gate.READY:
+        while at_most > 0 and (head := lane.head()) is not None and head.state is EntryState.READY:
             if head.count > at_most:
                 self._shorten(lane, head, at_most)
             head.taken()
@@ -219,10 +219,10 @@ class Lanes:
         entry.lane.taken += 1
         self.taken += entry.count
 
-    def back(self, entry: Entry, gate: Gate) -> None:
+    def back(self, entry: Entry, gate: EntryState) -> None:
         """A taken entry is back from the workers."""
-        entry.gate = gate
-        if gate is not Gate.ENDED and gate is not Gate.STUCK:  # those wait for the store, or run on
+        entry.state = gate
+        if gate is not EntryState.ENDED and gate is not EntryState.STUCK:  # those wait for the store, or run on
             self.unacked.leave(entry)
         lane = entry.lane
         lane.taken -= 1
@@ -234,7 +234,7 @@ class Lanes:
 
     def drop(self, entry: Entry) -> None:
         """An entry that was not taken leaves."""
-        entry.gate = Gate.GONE
+        entry.state = EntryState.GONE
         self.unacked.leave(entry)
         self.wake(entry.lane)
 
@@ -290,7 +290,7 @@ class Lanes:
         lane.entries.clear()
         lane.keys, lane.parked, lane.followers, lane.taken = None, None, (), 0
         for entry in entries:
-            pieces = entry.apart() if entry.count > 1 and entry.gate is not Gate.TAKEN else [entry]
+            pieces = entry.apart() if entry.count > 1 and entry.state is not EntryState.TAKEN else [entry]
             self._own_lanes(pieces, lane, parked)
 
     def _own_lanes(self, pieces: Sequence[Entry], lane: Lane, parked: Entry | None) -> None:
@@ -307,9 +307,11 @@ class Lanes:
                 continue
             entry.follows = False
             own.entries.append(entry)
-            own.taken += entry.gate is Gate.TAKEN
+            own.taken += entry.state is EntryState.TAKEN
             if entry is parked:
                 own.parked = entry
-            if entry.gate is Gate.BEHIND or (entry.gate is Gate.CLAIM and entry is not pieces[0]):
+            if entry.state is EntryState.BEHIND_BUSY_KEY or (
+                entry.state is EntryState.CLAIM and entry is not pieces[0]
+            ):
                 self.unasked(entry)
             self.wake(own)

@@ -2,9 +2,9 @@
 
 `Count` is the counting (pure: a time is passed in), `Brakes` what follows from it.
 
-At the limit of dead letters a record stays in Gate.RETRY, so a hand-over gives it to the next owner as it does with any
-that waits for an attempt. A success ends the pause only if it is the record that was tried for that: where half of the
-records fail, the other half would end it at once.
+At the limit of dead letters a record stays in EntryState.RETRY, so a hand-over gives it to the next owner, like each
+record that waits for an attempt. A success ends the pause only if it is the record that was tried for that: where half
+of the records fail, the other half would end it at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HandlerFailed
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.events import DeadLetterLimitReached, DeadLettersResumed
 from holdfast.plugin.retrying.failures import summary_of
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
     from holdfast.timing import Clock
 
-_UNDER_WAY = frozenset({Gate.CLAIM, Gate.BUSY, Gate.READY, Gate.TAKEN})
+_UNDER_WAY = frozenset({EntryState.CLAIM, EntryState.BUSY, EntryState.READY, EntryState.TAKEN})
 #: The window of a share moves on in so many steps.
 _STEPS = 12
 
@@ -84,7 +84,7 @@ class Brakes:
     """The brakes of all handlers that have a limit. One thread.
 
     Args:
-        again: has the handler try an entry again that waits in `Gate.RETRY`.
+        again: has the handler try an entry again that waits in `EntryState.RETRY`.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Brakes:
             if found is None:
                 return False
             self._reached(entry, brake, error, *found)
-        if entry.gate is not Gate.RETRY:
+        if entry.state is not EntryState.RETRY:
             return False  # its handler was given up and may still run: it is never tried again
         brake.held.append(entry)
         return True
@@ -168,11 +168,11 @@ class Brakes:
         if brake.since is None:
             return
         self._timers.after(brake.limit.pause_s, lambda: self._try_one(handler, brake))
-        if brake.tried is not None and brake.tried.gate in _UNDER_WAY:
+        if brake.tried is not None and brake.tried.state in _UNDER_WAY:
             return
         for _ in range(len(brake.held)):
             entry = brake.held.popleft()
-            if entry.gate is not Gate.RETRY:  # its partition has gone
+            if entry.state is not EntryState.RETRY:  # its partition has gone
                 continue
             if entry.lane.head() is not entry:  # of a batch, each record waits for itself
                 brake.held.append(entry)
@@ -184,7 +184,7 @@ class Brakes:
             self._release(handler, brake)  # nothing waits here any more: what comes next will tell
 
     def _release(self, handler: Handler, brake: _Brake) -> None:
-        held = [entry for entry in brake.held if entry.gate is Gate.RETRY]
+        held = [entry for entry in brake.held if entry.state is EntryState.RETRY]
         paused_s = self._clock.now() - (brake.since or 0.0)
         self._by_handler[handler.name] = _Brake(brake.limit)
         brake.since = None

@@ -13,7 +13,7 @@ from holdfast.dedup.claims import Token
 from holdfast.errors import HandlerFailed, HandlerHung, LetterTooLarge
 from holdfast.plugin.audit.schema import Outcome as Told
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.engine.record.letter_brakes import Brakes
 from holdfast.plugin.events import DeadLettered, RecordFailed, SentBack
 from holdfast.plugin.retrying.dead_letter import Letter
@@ -112,7 +112,7 @@ class Outcomes:
                 self.handled += entry.count
                 self._recorder.ended(entry, Told.HANDLED)
                 self.brakes.handled(entry)
-            self._lanes.back(entry, Gate.ENDED)
+            self._lanes.back(entry, EntryState.ENDED)
             self._settling.ended(entry)
         elif outcome is Outcome.LETTER_FAILED and entry in self.stuck:
             self._again_later(entry, error)  # also after a hand-over: its new owner waits for us
@@ -121,10 +121,10 @@ class Outcomes:
             # refused it, and that is no failure of the record.
             if outcome is Outcome.FAILED:
                 self._recorder.ended(entry, Told.FAILED)
-            self._lanes.back(entry, Gate.GONE)
+            self._lanes.back(entry, EntryState.GONE)
             self.leave_to_others(entry)
         elif outcome is Outcome.NOT_STARTED:
-            self._lanes.back(entry, Gate.READY)
+            self._lanes.back(entry, EntryState.READY)
         elif outcome is Outcome.LETTER_FAILED:
             self._again_later(entry, error)
         else:
@@ -172,7 +172,7 @@ class Outcomes:
         self._recorder.ended(entry, Told.FAILED)
         self.stuck.add(entry)
         self._tell_failed(entry, summary_of(error), None)
-        self._lanes.back(entry, Gate.STUCK)
+        self._lanes.back(entry, EntryState.STUCK)
         if letter:
             self._for_good(entry, error)
 
@@ -184,7 +184,7 @@ class Outcomes:
             self._recorder.ended(entry, Told.HANDLED)
             self._settling.ended(entry)
         elif entry.owner.is_owned:
-            entry.gate = Gate.RETRY  # nobody runs it: the app stops, and hands it back
+            entry.state = EntryState.RETRY  # nobody runs it: the app stops, and hands it back
         else:
             self._lanes.drop(entry)
             self.leave_to_others(entry)
@@ -212,15 +212,15 @@ class Outcomes:
             self.tell_failures()
             alike = self._alike = _Alike(entry, error, self._chance)
         wait_s = alike.wait_s
-        self._lanes.back(entry, Gate.RETRY)
+        self._lanes.back(entry, EntryState.RETRY)
         if wait_s is not None:
             self._timers.after(wait_s, lambda: self._retry(entry))
         else:
             self._for_good(entry, error)
 
     def _retry(self, entry: Entry) -> None:
-        if entry.gate is Gate.RETRY:
-            entry.gate = Gate.READY
+        if entry.state is EntryState.RETRY:
+            entry.state = EntryState.READY
             self.retried += 1
             self._lanes.wake(entry.lane)
             self._claiming.comes_again(entry)
@@ -261,8 +261,8 @@ class Outcomes:
         self._send(entry, letter)
 
     def _send(self, entry: Entry, letter: Letter) -> None:
-        if entry.gate in (Gate.RETRY, Gate.STUCK) and self._letters is not None:
-            runs = entry.gate is Gate.STUCK
+        if entry.state in (EntryState.RETRY, EntryState.STUCK) and self._letters is not None:
+            runs = entry.state is EntryState.STUCK
             self._lanes.take_again(entry)
             entry.started = int(runs)  # as before: then it is in hand
             entry.letter = letter
@@ -278,7 +278,7 @@ class Outcomes:
         wait_s = BACKOFF.wait_s(entry.letters, reason, self._chance) or 0.0
         what = "retry" if letter is not None and letter.topic != entry.handler.dead_letter else "dead letter"
         self._tell_failed(entry, f"{what} not acknowledged: {reason}", wait_s)
-        self._lanes.back(entry, Gate.STUCK if entry.started else Gate.RETRY)
+        self._lanes.back(entry, EntryState.STUCK if entry.started else EntryState.RETRY)
         if letter is None or not getattr(reason, "retriable", True):
             entry.letter = None  # nobody sends it again
             self._stop(reason)
@@ -295,7 +295,7 @@ class Outcomes:
             return False
         said = "not tried later, and a dead letter" if later else "a dead letter without its value"
         self._tell_failed(entry, f"{said}: {reason}", 0.0)
-        self._lanes.back(entry, Gate.STUCK if entry.started else Gate.RETRY)
+        self._lanes.back(entry, EntryState.STUCK if entry.started else EntryState.RETRY)
         if later:
             entry.letter = None
             self._for_good(entry, letter.reason, later=False)

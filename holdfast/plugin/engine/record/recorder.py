@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.audit.book import Book, Owned
-from holdfast.plugin.audit.schema import Outcome, Place, Rebalanced, label
+from holdfast.plugin.audit.schema import AuditPartition, Outcome, Rebalanced, label
 from holdfast.plugin.events import RebalanceReport
 from holdfast.plugin.observe.snapshot import AuditFigures
 
@@ -63,10 +63,10 @@ class Recorder:
     def client_skipped(self, owner: Owner, offsets: range) -> None:
         """The client had gone past these records, and has given them after all."""
 
-    def came(self, places: Sequence[Place], trigger: str) -> None:
+    def acquired(self, places: Sequence[AuditPartition], trigger: str) -> None:
         """Partitions are taken over."""
 
-    def went(self, places: Sequence[Place], trigger: str) -> None:
+    def released(self, places: Sequence[AuditPartition], trigger: str) -> None:
         """Partitions are let go, or lost."""
 
     def flush(self) -> None:
@@ -137,18 +137,18 @@ class EngineRecorder(Recorder):
         """See `Recorder`."""
         self._one(owner, offsets, Outcome.CLIENT_SKIPPED)
 
-    def came(self, places: Sequence[Place], trigger: str) -> None:
+    def acquired(self, places: Sequence[AuditPartition], trigger: str) -> None:
         """See `Recorder`."""
         if places:
-            self._book.came(places, trigger)
+            self._book.acquired(places, trigger)
             if not self._soon:
                 self._soon = True
                 self._timers.after(_SOON_S, self._progress)
 
-    def went(self, places: Sequence[Place], trigger: str) -> None:
+    def released(self, places: Sequence[AuditPartition], trigger: str) -> None:
         """See `Recorder`."""
         if places:
-            self._book.went(places, trigger)
+            self._book.released(places, trigger)
 
     def flush(self) -> None:
         """See `Recorder`."""
@@ -183,9 +183,9 @@ class EngineRecorder(Recorder):
 
 def place_of(
     partition: Partition, epoch: int, position: int | None, end: int | None, in_flight: int | None = None
-) -> Place:
+) -> AuditPartition:
     """One partition as it is told."""
-    return Place(
+    return AuditPartition(
         topic=partition.topic,
         partition=label(partition),
         epoch=epoch or None,
@@ -195,7 +195,7 @@ def place_of(
     )
 
 
-def _place(each: PartitionFigures) -> Place:
+def _place(each: PartitionFigures) -> AuditPartition:
     return place_of(each.partition, each.epoch or 0, each.watermark, each.log_end, each.in_flight)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Verdict
 from holdfast.errors import StoreError
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,12 +54,12 @@ class Settling:
         if not waiting or waiting[-1] is not entry:  # else the call was torn right here, and is made again
             waiting.append(entry)
         self.waiting += entry.count
-        entry.gate = Gate.ENDED  # last: who sees it so knows that it waits here
+        entry.state = EntryState.ENDED  # last: who sees it so knows that it waits here
 
     def skip(self, entry: Entry) -> None:
         """A duplicate: nothing ran, but its position is to be settled."""
         self.skipped += 1
-        entry.gate = Gate.ENDED
+        entry.state = EntryState.ENDED
         self.waiting += 1
         self._settling.append(entry)
 
@@ -79,7 +79,7 @@ class Settling:
                 self._settle(batch)
                 self.settled(batch)
 
-    def turn(self, session: ClaimSession, at_most: int) -> Turn | None:
+    def turn(self, session: ClaimSession, at_most: int) -> StoreExchange | None:
         """Gather what goes to the store in one round trip: keys of what has ended, positions of what has its key
         finished. None: not all of it is that session's, or the source is told of it without the store."""
         finishing, settling = _first(self._finishing, at_most), _first(self._settling, at_most)
@@ -89,7 +89,7 @@ class Settling:
         if any(entry.owner.session_ is not session for entry in finishing):
             return None
         whole = len(finishing) == len(self._finishing) and len(settling) == len(self._settling)
-        return Turn(self, session, finishing, settling, marking, whole=whole)
+        return StoreExchange(self, session, finishing, settling, marking, whole=whole)
 
     def finished(self, batch: Sequence[Entry], verdicts: Sequence[Verdict]) -> None:
         """The store has answered for their keys. Who is done by its key is not repeated by a crash any more."""
@@ -117,7 +117,7 @@ class Settling:
         return [entry for entry in entries if entry.owner.session_ is session]
 
 
-class Turn:
+class StoreExchange:
     """One round trip to the store: what has ended, and what is asked for. One thread, one after the other."""
 
     def __init__(
@@ -151,7 +151,7 @@ class Turn:
         finished, fenced, _ = self._replies
         if not isinstance(fenced, StoreError):
             for each in self._marking:  # one at most: all are of one session
-                each.marked(fenced)
+                each.on_marked(fenced)
             self._settling.settled(self._settled)
         if not isinstance(finished, StoreError):
             self._settling.finished(self._finishing, finished)

@@ -33,7 +33,7 @@ from holdfast.plugin.engine.record.call import Call
 from holdfast.plugin.engine.record.coroutines import Coroutines
 from holdfast.plugin.engine.record.letter_senders import LetterSenders
 from holdfast.plugin.engine.record.take_back import is_late, take_back
-from holdfast.plugin.engine.record.together import Together
+from holdfast.plugin.engine.record.task_batching import Together
 from holdfast.plugin.handlers import Kind
 from holdfast.runtime import MACHINE
 from holdfast.timing import Deadline

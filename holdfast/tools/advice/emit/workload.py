@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from holdfast.errors import SettingError
-from holdfast.plugin.budget import Turn
+from holdfast.plugin.budget import PollBudget
 
 Restarts = Literal["rolling", "crash"]
 
@@ -62,9 +62,9 @@ class Workload:
             )
         self.turn(1)
 
-    def turn(self, default_batch: int) -> Turn:
+    def turn(self, default_batch: int) -> PollBudget:
         """The work between two polls, of a client that takes so many records by itself."""
-        return Turn(
+        return PollBudget(
             handler_s=self.handler_s,
             workers=self.workers,
             batch=default_batch if self.batch is None else self.batch,

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SettingError
-from holdfast.plugin.budget import Turn
+from holdfast.plugin.budget import PollBudget
 from holdfast.plugin.librdkafka import PROPERTIES
 from holdfast.plugin.secret_names import MASK, is_secret
 from holdfast.printable import without_credentials
@@ -239,14 +239,14 @@ class ClientConf:
         return tuple(_JAVA_ASSIGNORS.get(each, each) for each in map(str.strip, said.split(",")) if each)
 
     @cached_property
-    def turn(self) -> Turn | None:
+    def turn(self) -> PollBudget | None:
         """The work that one member may have to do between two polls. Raises SettingError: the circumstances cannot
         be."""
         known = self.circumstances
         polls_meanwhile = known.polls_meanwhile or self.client is Client.HOLDFAST
         if known.handler_s is None and not polls_meanwhile:
             return None
-        return Turn(
+        return PollBudget(
             handler_s=known.handler_s or 0.0,
             workers=known.workers,
             batch=known.batch or (self.number("max.poll.records") if self.client is Client.JAVA else None) or 1,

@@ -12,7 +12,7 @@ from holdfast.tools.audit_report.judge.times import seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from holdfast.tools.audit_report.judge.kept import Change, LiveSettings, Place
+    from holdfast.tools.audit_report.judge.kept import Change, JudgedPartition, LiveSettings
     from holdfast.tools.audit_report.judge.owner import Owner
     from holdfast.tools.audit_report.judge.settings import AuditSettings
 
@@ -73,7 +73,7 @@ def gathered(changes: Iterable[Change], asked: AuditSettings | LiveSettings) -> 
 class Turns:
     """The order in which partitions had their owners."""
 
-    def __init__(self, places: Mapping[Where, Place]) -> None:
+    def __init__(self, places: Mapping[Where, JudgedPartition]) -> None:
         self._places = places
         self._known: dict[Where, dict[tuple[str, int], tuple[Owner, Owner | None, int | None]]] = {}
 
@@ -85,7 +85,7 @@ class Turns:
         return self._known[where].get((change.run, change.seq))
 
     @staticmethod
-    def _of(place: Place) -> dict[tuple[str, int], tuple[Owner, Owner | None, int | None]]:
+    def _of(place: JudgedPartition) -> dict[tuple[str, int], tuple[Owner, Owner | None, int | None]]:
         found: dict[tuple[str, int], tuple[Owner, Owner | None, int | None]] = {}
         last_ms: int | None = None
         before: Owner | None = None

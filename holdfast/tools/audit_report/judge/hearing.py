@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.plugin.audit.schema import NO_RECORDS, Outcome
-from holdfast.tools.audit_report.judge.kept import FIRST, Change, Kept, Place, Run
+from holdfast.tools.audit_report.judge.kept import FIRST, Change, JudgedPartition, Kept, Run
 from holdfast.tools.audit_report.judge.owner import Owner
 from holdfast.tools.audit_report.judge.times import early_ms, seconds
 from holdfast.tools.audit_report.judge.unread import LATEST_MS
@@ -140,7 +140,9 @@ def _counted(kept: Kept, run: Run, name: str, spans: Iterable[Told]) -> None:
         kept.count(outcome, records)
 
 
-def _laid_down(place: Place, owner: Owner, spans: Iterable[Told], told_by: tuple[str, int | None, int, bool]) -> None:
+def _laid_down(
+    place: JudgedPartition, owner: Owner, spans: Iterable[Told], told_by: tuple[str, int | None, int, bool]
+) -> None:
     """Spans of a log's offsets, by their partition and owner."""
     counted = place.records
     for first, next_, outcome, records, began, ended in spans:
@@ -209,15 +211,15 @@ _KINDS = {
 }
 
 
-def _place(kept: Kept, topic: str, partition: str) -> Place:
+def _place(kept: Kept, topic: str, partition: str) -> JudgedPartition:
     where = (topic, partition)
     if where not in kept.places:
-        kept.places[where] = Place()
+        kept.places[where] = JudgedPartition()
         kept.count("partitions")
     return kept.places[where]
 
 
-def _owner(place: Place, run: Run, event: Event, epoch: int | None) -> Owner:
+def _owner(place: JudgedPartition, run: Run, event: Event, epoch: int | None) -> Owner:
     """The ownership that an event speaks of."""
     owner = place.owner(event["run"], epoch)
     if owner is None:  # its `assigned` has not come

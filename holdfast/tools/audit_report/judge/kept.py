@@ -96,7 +96,7 @@ class Run:
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
+class JudgedPartition:
     """One partition."""
 
     owners: list[Owner] = field(default_factory=list)
@@ -171,7 +171,7 @@ class Kept:
     runs: dict[str, Run] = field(default_factory=dict)
     #: Runs of which nothing could be read but their names ("": not even that), and when.
     unheard: dict[str, int] = field(default_factory=dict)
-    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    places: dict[tuple[str, str], JudgedPartition] = field(default_factory=dict)
     intake: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)  #: for the next row of `summary`
@@ -214,7 +214,7 @@ class Kept:
         made.runs = {run: Run(**each) for run, each in state["runs"].items()}
         for topic, partition, each in state["places"]:
             owners = [Owner(**one) for one in each["owners"]]
-            made.places[topic, partition] = Place(**each | {"owners": owners})
+            made.places[topic, partition] = JudgedPartition(**each | {"owners": owners})
         made.intake = {(run, second): sums for run, second, *sums in state["intake"]}
         made.changes = [Change(*each) for each in state["changes"]]
         return made
@@ -223,5 +223,5 @@ class Kept:
 _PLAIN = ("newest_ms", "settled_ms", "told_ms", "unheard", "counts")
 
 
-def _fields(of: Run | Place | Owner) -> dict[str, Any]:
+def _fields(of: Run | JudgedPartition | Owner) -> dict[str, Any]:
     return {name: getattr(of, name) for name in of.__slots__}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from holdfast.tools.audit_report.judge.changing import Rebalance
-    from holdfast.tools.audit_report.judge.kept import Place, Run
+    from holdfast.tools.audit_report.judge.kept import JudgedPartition, Run
 
     Row = dict[str, Any]
 
@@ -151,7 +151,7 @@ class LiveGroup:
             self._kept.count("killed")
         self._tell("members", run.row(name, how))
 
-    def _settle_place(self, at: Row, place: Place, recent_ms: int) -> None:
+    def _settle_place(self, at: Row, place: JudgedPartition, recent_ms: int) -> None:
         heard = place.hear(self._kept.settled_ms)
         place.close(self._kept.runs)
         if heard or place.records or any(not each[OLD] for each in place.spans):
@@ -171,7 +171,7 @@ class LiveGroup:
         )
         return Rules(final=False, unheard=bool(kept.unheard), doubted=doubted)
 
-    def _sweep(self, at: Row, place: Place, rules: Rules) -> None:
+    def _sweep(self, at: Row, place: JudgedPartition, rules: Rules) -> None:
         settled_ms = self._kept.settled_ms
         found = [replace(each) for each in place.owners if each.from_ms < settled_ms]
         for owner in found:
@@ -201,7 +201,7 @@ class LiveGroup:
         nothing = {Verdict.PENDING.value: None}  # who comes later asks the positions
         self._tell("coverage", at | coverage | since | nothing | {"begin": place.begin})
 
-    def _settle_owner(self, at: Row, place: Place, owner: Owner, recent_ms: int) -> None:
+    def _settle_owner(self, at: Row, place: JudgedPartition, owner: Owner, recent_ms: int) -> None:
         run = self._kept.runs.get(owner.run)
         to_ms, ended_by = owner.to_ms, owner.ended_by
         if ended_by is None and run is not None and run.last_ms < recent_ms:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.tools.audit_report.judge.changing import Rebalance
-    from holdfast.tools.audit_report.judge.kept import Place
+    from holdfast.tools.audit_report.judge.kept import JudgedPartition
     from holdfast.tools.audit_report.judge.overview import Overview
     from holdfast.tools.audit_report.judge.settings import AuditSettings
 
@@ -137,7 +137,7 @@ class _Whole:
         for name, run in kept.runs.items():
             yield "members", run.row(name, self._how(name)) | shares[name]
 
-    def _place(self, place: Place, spans: Iterable[tuple[Any, ...]], rules: Rules, near: _Nearness) -> Told:
+    def _place(self, place: JudgedPartition, spans: Iterable[tuple[Any, ...]], rules: Rules, near: _Nearness) -> Told:
         """Args: spans: in the order of their offsets."""
         place.close(self._kept.runs)
         for owner in place.owners:

@@ -11,7 +11,7 @@ import pytest
 from holdfast import RedisClaims, RedisCoordinator, Retry
 from holdfast.adapters.rocketmq import LeasedSource
 from holdfast.adapters.rocketmq.grpc.broker_look import NothingDelivered
-from holdfast.adapters.rocketmq.grpc.delivery import Place, Verdict
+from holdfast.adapters.rocketmq.grpc.delivery import PollTarget, Verdict
 from holdfast.dedup.groups import Member
 from holdfast.errors import ClusterDiffers, SettingError, SourceUnavailable, SubscriptionDiffers, UnknownTopic
 from holdfast.plugin.assign import sticky
@@ -35,7 +35,7 @@ def values(count: int) -> list[str]:
 
 def receive(client: Client, topic: str) -> Delivery:
     """The next message, however long it takes."""
-    return until(lambda: client.receive(Place(topic, "broker-a"), 1), topic, patience_s=PATIENCE_S)[0]
+    return until(lambda: client.receive(PollTarget(topic, "broker-a"), 1), topic, patience_s=PATIENCE_S)[0]
 
 
 def change(client: Client, delivery: Delivery, hidden_s: int) -> tuple[Verdict, str]:
@@ -362,7 +362,7 @@ def test_a_message_that_was_given_back_too_often_goes_to_the_group_s_dead_letter
         assert change(client, found, 0)[0] is Verdict.DONE
     ends = time.monotonic() + AGAIN_S
     while time.monotonic() < ends:
-        assert client.receive(Place(field.topic, "broker-a"), 1) == []
+        assert client.receive(PollTarget(field.topic, "broker-a"), 1) == []
     client.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from holdfast.adapters.rocketmq.grpc.delivery import Place, Verdict
+from holdfast.adapters.rocketmq.grpc.delivery import PollTarget, Verdict
 from holdfast.runtime import MACHINE
 from holdfast.testing.brokers.agenda import Line
 from holdfast.testing.brokers.proxy import Message, Proxy
@@ -42,7 +42,7 @@ class Consumer:
     """Waits for the answers that its client brings."""
 
     def __init__(self, client: Client, topic: str, runtime: Runtime) -> None:
-        self._client, self._place, self._runtime = client, Place(topic, "broker-a"), runtime
+        self._client, self._place, self._runtime = client, PollTarget(topic, "broker-a"), runtime
 
     def take(self) -> Delivery:
         """The next message, however long it takes."""

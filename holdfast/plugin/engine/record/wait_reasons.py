@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.observe.snapshot import OpenRecord
 
 if TYPE_CHECKING:
     from holdfast.plugin.engine.record.entry import Entry
 
 _WAITS = {
-    Gate.CLAIM: "the store's answer for its key",
-    Gate.BUSY: "its key, which another member has claimed",
-    Gate.BEHIND: "a record before it, which waits for a key",
-    Gate.HANDED: "a former owner, which may still work on it",
-    Gate.READY: "a worker",
-    Gate.ENDED: "the store's acknowledgement",
+    EntryState.CLAIM: "the store's answer for its key",
+    EntryState.BUSY: "its key, which another member has claimed",
+    EntryState.BEHIND_BUSY_KEY: "a record before it, which waits for a key",
+    EntryState.WITH_FORMER_OWNER: "a former owner, which may still work on it",
+    EntryState.READY: "a worker",
+    EntryState.ENDED: "the store's acknowledgement",
 }
 #: What waits so waits for another: a member, or a record of this one that has the same key.
-OTHERS = frozenset({Gate.BUSY, Gate.HANDED})
+OTHERS = frozenset({EntryState.BUSY, EntryState.WITH_FORMER_OWNER})
 #: What has not started, and waits for a worker.
-_QUEUED = frozenset({Gate.READY, Gate.TAKEN})
+_QUEUED = frozenset({EntryState.READY, EntryState.TAKEN})
 
 
 def lowest(entry: Entry, now: float, *, since: float, given_at: float) -> OpenRecord:
@@ -39,7 +39,7 @@ def lowest(entry: Entry, now: float, *, since: float, given_at: float) -> OpenRe
     began = max(entry.since, since)
     if entry.running:
         began = min(began, entry.given_at)
-    elif not entry.attempt and entry.gate in _QUEUED:
+    elif not entry.attempt and entry.state in _QUEUED:
         began = max(began, given_at)
     return OpenRecord(
         offset=entry.record.offset, handler=entry.handler.name, for_s=max(0.0, now - began), waits_for=_waits_for(entry)
@@ -49,10 +49,10 @@ def lowest(entry: Entry, now: float, *, since: float, given_at: float) -> OpenRe
 def _waits_for(entry: Entry) -> str:
     if entry.letter is not None:
         return f"its dead letter, which goes to {entry.letter.topic!r}"
-    if entry.gate is Gate.TAKEN:
+    if entry.state is EntryState.TAKEN:
         return f"its handler {entry.handler.name}" if entry.started else f"its turn to run {entry.handler.name}"
-    if entry.gate is Gate.STUCK:
+    if entry.state is EntryState.STUCK:
         return f"its handler {entry.handler.name}, which was given up and may still run"
-    if entry.gate is Gate.RETRY:
+    if entry.state is EntryState.RETRY:
         return f"its next attempt: {entry.handler.name} has failed {entry.attempt} times"
-    return _WAITS.get(entry.gate, "nothing")
+    return _WAITS.get(entry.state, "nothing")

@@ -77,7 +77,7 @@ class LetGoBefore(NamedTuple):
     ends: dict[tuple[str, int], tuple[float, Ended]]
 
 
-class Given:
+class FailoverReplay:
     """Any thread. What is asked for anew is not given back any more: saying so again would take it from who has it.
 
     Args:

@@ -89,13 +89,13 @@ class TestAnApp:
             bench.wait(lambda: "x2" in bench.work.starts())
             bench.wait_committed(2)
             store.go_down(["mark"])
+            before = len(bench.group.attempts)
             bench.group.set_offset(P0, 15)
             bench.wait(lambda: member.told(StoreDown))
             bench.work.let_go()
             store.come_back()
-            bench.wait(lambda: member.told(AdvanceHonoured))
-            assert bench.group.offset(P0) == 15
             bench.wait_committed(20)
+            assert min(each.offset for each in bench.group.attempts[before:]) >= 15
         assert sorted(bench.work.values()) == sorted(numbered("x", [0, 1, 2, *range(15, 20)]))
 
     def test_a_lower_one_is_told_and_ours_is_committed_anew(self) -> None:

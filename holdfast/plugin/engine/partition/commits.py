@@ -18,6 +18,7 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from holdfast.plugin.engine.partition.elsewhere import Elsewhere
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import PartitionedSource
@@ -41,7 +42,7 @@ class Commits:
         source: where to.
         settings: how often.
         clock: the engine's.
-        advanced: takes what lies below an offset that is not ours for done; it is asked again until that is so.
+        elsewhere: takes what lies below an offset of another program for done.
         tell: whom to tell.
     """
 
@@ -51,11 +52,11 @@ class Commits:
         settings: Settings,
         clock: Clock,
         *,
-        advanced: Callable[[Ownership, int], None],
+        elsewhere: Elsewhere,
         tell: Callable[[Event], None],
     ) -> None:
         self._source, self._settings, self._clock = source, settings, clock
-        self._advanced, self._tell = advanced, tell
+        self._elsewhere, self._tell = elsewhere, tell
         self._next = clock.now() + settings.commit_interval_s
         #: Others commit as a rule, the application's own transactions: then nothing of ours is committed anew, and the
         #: group's offsets are read more often, since they alone say what is done.
@@ -71,8 +72,8 @@ class Commits:
             self._next = now + self._settings.commit_interval_s
             owners = list(owners)
             for owner in owners:
-                if owner.phase is Phase.OWNED and owner.elsewhere > owner.ledger.watermark:
-                    self._advanced(owner, owner.elsewhere)  # where the store did not answer before
+                if owner.phase is Phase.OWNED:
+                    self._elsewhere.complete(owner)
             self.commit_moved(owners)
             every_s = self._settings.commit_refresh_s
             every_s = min(every_s, _LOOK_EACH_S) if self.others_commit else every_s
@@ -103,7 +104,7 @@ class Commits:
         if isinstance(found, Committed) and not found.ours and found.offset >= owner.ledger.watermark:
             owner.elsewhere, owner.committed_at = found.offset, self._clock.now()
             if found.offset > owner.ledger.watermark:
-                self._advanced(owner, found.offset)
+                self._elsewhere.done_below(owner, found.offset)
             return False
         if isinstance(found, Committed) and not found.ours:
             committed = owner.committed if owner.committed is not None else owner.ledger.watermark

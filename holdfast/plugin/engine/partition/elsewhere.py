@@ -29,12 +29,15 @@ class Elsewhere:
     def __init__(self, parts: Parts, loop: Loop) -> None:
         self._parts, self._loop = parts, loop
 
+    def complete(self, owner: Ownership) -> None:
+        """Do what the store has not answered before, where it may be asked."""
+        if owner.elsewhere > owner.ledger.watermark and self._parts.outage.may_ask:
+            self.done_below(owner, owner.elsewhere)
+
     def done_below(self, owner: Ownership, offset: int) -> None:
         """Take it that all below that offset is done, which is above the watermark. Where the store does not answer, a
         later call has to complete it."""
         parts = self._parts
-        if not parts.outage.may_ask:
-            return
         self._loop.done_elsewhere(owner.partition, offset)
         self._loop.settle()
         unstarted = [

@@ -55,10 +55,7 @@ class Owners:
         #: Where a user's loop wants to read on, of partitions in which it cannot yet (`own_loop/moves.py`). The group
         #: begins there where it has no offset.
         self.wishes: dict[Partition, int] = {}
-        self.elsewhere = Elsewhere(parts, loop)
-        self.commits = Commits(
-            source, parts.settings, parts.runtime, advanced=self.elsewhere.done_below, tell=parts.tell
-        )
+        self.commits = Commits(source, parts.settings, parts.runtime, elsewhere=Elsewhere(parts, loop), tell=parts.tell)
         self.holes = Holes(source, parts.recorder, parts.tell, parts.runtime)
         self.takeover = Takeover(
             source,

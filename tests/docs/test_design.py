@@ -1,0 +1,61 @@
+"""DESIGN.md names what exists, and its table of what stands still has every state."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.engine.record.entry import EntryState
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
+_MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)(?:\([^`]*\))?`")
+_FILE = re.compile(r"`([\w/.]+/[\w.]+\.(?:py|lua|md|toml))`")
+#: Folders that paths in the text begin in.
+_BASES = ("", "holdfast", "holdfast/plugin", "holdfast/plugin/engine", "holdfast/dedup", "holdfast/adapters", "tests")
+
+
+def _members() -> dict[str, set[str]]:
+    """By the names of classes: their methods, fields and attributes, and those of classes that they come of."""
+    found: dict[str, set[str]] = defaultdict(set)
+    bases: dict[str, set[str]] = defaultdict(set)
+    for path in [*(ROOT / "holdfast").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
+        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(each, ast.ClassDef):
+                bases[each.name] |= {base.id for base in each.bases if isinstance(base, ast.Name)}
+                for inner in ast.walk(each):
+                    if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                        found[each.name].add(inner.name)
+                    elif isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
+                        found[each.name] |= {inner.attr} if inner.value.id == "self" else set()
+                    elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                        found[each.name].add(inner.id)
+    for _ in range(3):
+        for name, of in bases.items():
+            found[name].update(*(found[base] for base in of if base in found))
+    return found
+
+
+def test_each_method_and_field_that_the_design_names_is_there() -> None:
+    members = _members()
+    named = set(_MEMBER.findall(TEXT))
+    assert len(named) > 20
+    assert sorted(f"{name}.{member}" for name, member in named if member not in members.get(name, ())) == []
+
+
+def test_each_file_that_the_design_names_is_there() -> None:
+    named = set(_FILE.findall(TEXT))
+    assert named
+    assert sorted(path for path in named if not any((ROOT / base / path).exists() for base in _BASES)) == []
+
+
+@pytest.mark.parametrize("state", [*EntryState, *Phase], ids=lambda state: f"{type(state).__name__}.{state.name}")
+def test_the_table_of_what_stands_still_has_every_state(state: EntryState | Phase) -> None:
+    start = TEXT.index("## Why a partition stands still")
+    table = TEXT[start : TEXT.index("\n## ", start + 1)]
+    assert f"`{state.name}`" in table

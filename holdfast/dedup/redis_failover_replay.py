@@ -1,10 +1,9 @@
-"""Calls that a session has brought to their end lately. The session says them again where another server has taken the
-place of the first.
+"""The recent calls of a session, replayed when another server has taken the place of the first.
 
-A failover to a replica that was behind brings back what was given back, finished, or done after a hand-over: a key, a
-record or a partition is held by a session that lives and knows nothing of it, and everybody would wait until that
-session ends. It forgets marks, too: an owner says all of its marks once more, and again with the end of its ownership,
-or the next owner would handle those records again.
+A failover to a replica that was behind undoes releases, finished keys and marks. A key, a record or a partition is then
+held by a session that lives and does not know it, and other sessions would wait until that session ends. So these calls
+are replayed. An owner also replays all of its marks, and once more when its ownership ends: otherwise the next owner
+would handle those records again.
 """
 
 from __future__ import annotations
@@ -26,12 +25,13 @@ _T = TypeVar("_T")
 _K = TypeVar("_K", bound="Hashable")
 _V = TypeVar("_V")
 
-#: At least, and for the length of a lease: a server that is further behind has the session as dead.
+#: Calls are kept for this long, or for a lease if that is longer. A server that is further behind takes the session for
+#: dead.
 _KEPT_S = 60.0
-#: Of each kind, some megabytes at most; long keys and results count as several. Where more have ended than that since
-#: the last renewal that a server knows of, the session cannot say which (`forgotten_since`).
+#: At most this many calls of each kind are kept: some megabytes. Long keys and results count as several. If more calls
+#: have ended since the last renewal that a server knows of, the session cannot replay them all (`forgotten_since`).
 _KEPT_ITEMS = 30_000
-#: Finished keys that are said again in one call: as many as an engine says at once by default.
+#: Finished keys in one replayed call: as many as an engine sends at once by default.
 _AT_ONCE = 500
 #: Characters of keys and results that weigh as much as an item.
 _ITEM_CHARS = 150
@@ -47,7 +47,7 @@ class Finished(NamedTuple):
 
 
 class Lately(NamedTuple):
-    """Hand-overs of some partitions, and what became of the records that were in hand; to be said in this order."""
+    """Recent hand-overs of some partitions, and the ends of the records that were in hand. Replayed in this order."""
 
     ends: Sequence[Ended]
     releases: Sequence[Token]
@@ -55,9 +55,9 @@ class Lately(NamedTuple):
 
 
 class Back(NamedTuple):
-    """Claims that were given back, and are asked for anew: meanwhile nothing is said of them.
+    """Released claims that are being claimed again: they are not replayed meanwhile.
 
-    `rounds`: of `Given`, as it was then.
+    `rounds`: of `FailoverReplay`, as it was then.
     """
 
     rounds: int
@@ -68,9 +68,9 @@ _NOTHING_BACK = Back(0, ())
 
 
 class LetGoBefore(NamedTuple):
-    """Ownerships that have ended, of partitions that are asked for anew: meanwhile nothing is said of them.
+    """Ended ownerships of partitions that are being acquired again: they are not replayed meanwhile.
 
-    `rounds`: of `Given`, as it was then.
+    `rounds`: of `FailoverReplay`, as it was then.
     """
 
     rounds: int
@@ -78,63 +78,63 @@ class LetGoBefore(NamedTuple):
 
 
 class FailoverReplay:
-    """Any thread. What is asked for anew is not given back any more: saying so again would take it from who has it.
+    """Any thread. A key that is claimed again is removed from the list: replaying its release would free the new claim.
 
     Args:
-        runtime: its clock tells how long ago.
-        window_s: for so long a key is done. What was finished before is not finished again.
-        lease_s: of the session.
+        runtime: its clock tells the age of a call.
+        window_s: how long a key stays done. An older finish is not replayed.
+        lease_s: the session's lease.
     """
 
     def __init__(self, runtime: Runtime, window_s: float, lease_s: float) -> None:
         self._runtime = runtime
         self._kept_s = max(_KEPT_S, lease_s)
         self._finishes_kept_s = min(self._kept_s, window_s)
-        #: Held while all is said again: what is asked for anew meanwhile must be asked after that, or it would be given
-        #: back while somebody has it.
+        #: Held during a replay. A claim that is made meanwhile has to come after it, or the replay would release it.
         self.lock = runtime.rlock()
-        #: By partition: what the session owns, as far as it has marked there, or found marked.
+        #: Partition -> what the session has marked in it, or found marked there.
         self._owned: dict[str, Owned] = {}
         self._let_gos: dict[tuple[str, int], tuple[float, Ended]] = {}
         self._unclaims: dict[Claim, tuple[float, Claim]] = {}
         self._unclaimed = 0  # their weight
         self._releases: dict[Token, tuple[float, Token]] = {}
-        #: What was done after its hand-over: offsets that the owner's next watermark does not bring again.
+        #: Records that ended after their hand-over. The owner's next watermark does not cover them.
         self._marks: dict[Token, tuple[float, Token]] = {}
         self._drops = 0  # so far
-        #: When the last one of those that are not kept any more had ended.
+        #: When the newest call ended that is not kept any more.
         self._forgotten = -math.inf
         self._finishes: deque[Finished] = deque()
         self._weight = 0
-        #: How often somebody began to say again what is listed here (`lately`, `done_lately`): what is noted after that
-        #: was not on the list.
+        #: How many replays have begun (`lately`, `done_lately`). A call that is noted after that was not in them.
         self._rounds = 0
-        #: Whether something was noted too late for the list that it was meant for.
+        #: A call was noted too late for the replay that it belongs to.
         self.unsaid = False
 
-    def told(self, say: Callable[[], _T], note: Callable[[_T], object], *, again: Callable[[], _T] | None = None) -> _T:
-        """Say something, and note that it was heard. Where all was said again between the two, to another server than
-        the one that has heard it, this was not among that: it is said once more.
+    def call_and_remember(
+        self, call: Callable[[], _T], note: Callable[[_T], object], *, again: Callable[[], _T] | None = None
+    ) -> _T:
+        """Make a call, and note it for later replays. If a replay has begun between the two, it did not have this call,
+        and may have gone to another server than the call: then the call is made once more.
 
         Args:
-            say: makes the call.
-            note: notes what was heard.
-            again: makes the call once more, where it is not the same as the first.
+            call: makes the call.
+            note: notes its reply.
+            again: makes the call once more, where that differs from `call`.
 
-        Returns: what was replied first. Raises what the calls raise.
+        Returns: the first reply. Raises what the calls raise.
         """
         rounds = self._rounds
-        first = heard = say()
+        first = reply = call()
         while True:
             with self.lock:
-                note(heard)
+                note(reply)
                 if self._rounds == rounds:
                     return first
                 rounds = self._rounds
-            heard = (again or say)()
+            reply = (again or call)()
 
     def ends(self, items: Iterable[LetGo]) -> list[Ended]:
-        """Return what is to be said where these ownerships end, by `told`, with `let_go` for its note."""
+        """Return what to send when these ownerships end, by `call_and_remember` with `let_go` as its note."""
         with self.lock:
             found = ((item, self._owned.get(item.partition)) for item in items)
             return [
@@ -151,7 +151,7 @@ class FailoverReplay:
         self._keep(self._let_gos, (((item.let.partition, item.let.epoch), item) for item in items))
 
     def dropping(self, items: Sequence[Drop]) -> list[Dropping]:
-        """Note, before it is asked for, that what is done there is forgotten on purpose."""
+        """Note, before the call, that marks of these partitions are dropped on purpose."""
         with self.lock:
             first, self._drops = self._drops + 1, self._drops + len(items)
             popped = [self._owned.pop(drop.partition, None) for drop in items]
@@ -161,14 +161,14 @@ class FailoverReplay:
             ]
 
     def dropped(self, items: Iterable[Dropping], again: Iterable[int | None]) -> None:
-        """Note what came of them. Args: again: as of `Acquired`, of each; None = that one is fenced."""
+        """Note the replies. Args: again: `Acquired.again` of each partition; None = fenced."""
         with self.lock:
             for (drop, since, _), known_up_to in zip(items, again, strict=True):
                 if known_up_to is not None:
                     self._owned[drop.partition] = Owned.dropped(drop, since, known_up_to)
 
     def unclaim(self, items: Iterable[Claim]) -> None:
-        """Note that these keys are free."""
+        """Note that these keys were released."""
         with self.lock:
             now = self._runtime.now()
             for claim in items:
@@ -178,20 +178,20 @@ class FailoverReplay:
             self._forget_unclaims(now)
 
     def _asked_again(self, claim: Claim) -> bool:
-        """Forget that it was given back. Returns whether it was."""
+        """Forget that it was released. Returns whether it was."""
         if self._unclaims.pop(claim, None) is None:
             return False
         self._unclaimed -= _weight(claim)
         return True
 
     def release(self, items: Iterable[Token]) -> None:
-        """Nobody runs these records."""
+        """Note that these records run no more."""
         self._keep(self._releases, ((item, item) for item in items))
 
     def mark(self, items: Collection[Mark]) -> list[Mark]:
-        """Note, before it is asked for, that these records are done: a `dropped` that follows is about these too.
+        """Note, before the call, that these records are done: a later `dropped` covers them too.
 
-        Returns: what is to be said after them (see `leaps`).
+        Returns: marks to send after them (see `leaps`).
         """
         after: list[Mark] = []
         former = [mark for mark in items if mark.former]
@@ -209,8 +209,8 @@ class FailoverReplay:
         return after
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None, verdicts: Sequence[Verdict]) -> None:
-        """Note that these keys are done, but for those that another session has by now: an older copy may have them as
-        ours once more."""
+        """Note that these keys are done. Keys that another session holds by now count as released: a server that is
+        behind may have them as ours."""
         if Verdict.FENCED in verdicts:
             self.unclaim(claim for claim, verdict in zip(claims, verdicts, strict=True) if verdict is Verdict.FENCED)
             ours = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.FENCED]
@@ -229,14 +229,14 @@ class FailoverReplay:
         again: Callable[[Lately], object],
         ask: Callable[[], list[Acquired | Wait | Verdict]],
     ) -> list[Acquired | Wait | Verdict]:
-        """Ask for partitions, and note which are the session's now.
+        """Acquire partitions, and note which of them the session owns now.
 
         Args:
             partitions: as in `ClaimSession.acquire`.
-            again: says which of these were let go lately, and what has ended of them since: a server that has lost that
-                would give the session less than it knew; and one that hears of the hand-over alone would take for
-                running what has ended, for as long as the session lives.
-            ask: asks for them, after that.
+            again: replays recent hand-overs of these partitions, and the ends of records since. A server that has lost
+                them would return less than the session knew. A server that hears of the hand-over alone would take
+                ended records for running as long as the session lives.
+            ask: acquires them, after that.
 
         Returns: what `ask` does. Raises what they raise.
         """
@@ -262,7 +262,7 @@ class FailoverReplay:
             return LetGoBefore(self._rounds, before)
 
     def _said_again(self, before: LetGoBefore, again: Callable[[Lately], object]) -> LetGoBefore:
-        """With the lock held: what somebody says meanwhile to have ended is said once more after it (`told`)."""
+        """Replay with the lock held: a call of another thread that ends meanwhile is made again after it."""
         old = self._runtime.now() - self._kept_s
         ends = _since(before.ends, old)
         if not ends:
@@ -276,8 +276,8 @@ class FailoverReplay:
             return before._replace(rounds=self._rounds)
 
     def _acquired(self, before: LetGoBefore, ours: Mapping[str, Acquired]) -> None:
-        """Note what is done in those that are the session's now: nobody else may be left to say so. All others stay let
-        go."""
+        """Note the marks of the partitions that the session owns now: no other session may be left to replay them. All
+        other partitions stay let go."""
         still = {key: kept for key, kept in before.ends.items() if key[0] not in ours}
         done = {name: found for name, found in ours.items() if found.begun or found.done}
         if not still and not done:
@@ -290,15 +290,14 @@ class FailoverReplay:
                 self.unsaid = True
 
     def asked_for(self, claims: Iterable[Claim]) -> Back:
-        """Note that these claims are asked for. Returns those that were given back before; tell `answered` what came of
-        them."""
+        """Note that these keys are being claimed. Returns those that were released before; pass them to `answered`."""
         if not self._unclaims:
             return _NOTHING_BACK
         with self.lock:
             return Back(self._rounds, {claim for claim in claims if self._asked_again(claim)})
 
     def answered(self, back: Back, claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> None:
-        """Note the verdicts of these claims: those that are not ours now stay given back."""
+        """Note the verdicts: claims that are not ours now stay released."""
         if not back.claims:
             return
         pairs = zip(claims, verdicts, strict=True)
@@ -309,8 +308,8 @@ class FailoverReplay:
                 self.unsaid = True
 
     def forgotten_since(self, when: float) -> bool:
-        """Whether something that has ended since then is not kept any more: a server that has not heard of it would
-        take it for held or running for as long as this session lives, and everybody would wait."""
+        """Whether a call that ended since then is not kept any more. A server that has lost it would take its key or
+        record for held as long as this session lives, and other sessions would wait."""
         with self.lock:
             now = self._runtime.now()
             self._forget(self._let_gos, now)
@@ -321,7 +320,7 @@ class FailoverReplay:
             return self._forgotten >= when
 
     def lately(self) -> tuple[list[Ended], list[Claim], list[Token]]:
-        """Begin to say all again. Returns: what comes first, in the order in which it has to be said."""
+        """Begin a replay. Returns: its first calls, in their order."""
         old = self._runtime.now() - self._kept_s
         with self.lock:
             self._rounds += 1
@@ -329,14 +328,13 @@ class FailoverReplay:
             return _since(self._let_gos, old), _since(self._unclaims, old), _since(self._releases, old)
 
     def owned(self) -> list[Standing]:
-        """All that is done in what is owned. Say it with the lock held: of what is dropped after that nothing is
-        said."""
+        """All marks of owned partitions. Send them with the lock held: marks that are dropped later are not sent."""
         with self.lock:
             return [owned.all(partition) for partition, owned in self._owned.items()]
 
     def done_lately(self) -> tuple[list[Mark], list[Finished]]:
-        """May be said at any time, after what was let go. Small calls go together: thousands of them would take longer
-        than a lease."""
+        """The calls that may be replayed at any time after the hand-overs. Small calls are joined: thousands of them
+        would take longer than a lease."""
         now = self._runtime.now()
         with self.lock:
             self._rounds += 1
@@ -380,7 +378,7 @@ def _weight(claim: Claim) -> int:
 
 
 def _former(done: Iterable[Token]) -> list[Mark]:
-    """Join what was done after its hand-over to one mark an ownership."""
+    """Join records that ended after their hand-over to one mark an ownership."""
     offsets: dict[tuple[str, int], list[int]] = {}
     for partition, offset, epoch in done:
         offsets.setdefault((partition, epoch), []).append(offset)
@@ -388,7 +386,7 @@ def _former(done: Iterable[Token]) -> list[Mark]:
 
 
 def _together(finishes: Iterable[Finished]) -> list[Finished]:
-    """Join them, in their order, to calls that are no larger than the largest, or than one of an engine."""
+    """Join calls, in their order. A joined call is no larger than the largest of them, or than `_AT_ONCE`."""
     calls: list[Finished] = []
     for each in finishes:
         last = calls[-1] if calls else None

@@ -48,7 +48,7 @@ class RedisSession:
         self.live = lease.live
         self._runtime = runtime
         self._times = times
-        self._given = FailoverReplay(runtime, times.window / 1000, lease.lease_s)
+        self._replay = FailoverReplay(runtime, times.window / 1000, lease.lease_s)
         self._servers = Servers()
         self._asker = Asker(scripts, layout, lease, runtime)
 
@@ -77,9 +77,9 @@ class RedisSession:
                 self.id,
                 self._scripts.where,
             )
-        if not (self._servers.new or self._given.unsaid):
+        if not (self._servers.new or self._replay.unsaid):
             return True
-        forgotten = self._given.forgotten_since(self._servers.lack_since)
+        forgotten = self._replay.forgotten_since(self._servers.lack_since)
         if not self._say_again():
             return True
         self._servers.all_told()
@@ -106,17 +106,17 @@ class RedisSession:
 
     def _say_again(self) -> bool:
         """To a server that may not have heard it. What was heard, or taken by somebody since, stays as it is."""
-        with self._given.lock:
-            let_gos, unclaims, releases = self._given.lately()
+        with self._replay.lock:
+            let_gos, unclaims, releases = self._replay.lately()
             try:
                 self._end(let_gos)
                 self.unclaim(unclaims)
                 self.release(releases)
-                owned = [self._shortened(mark, keep_alive=True) for mark in self._given.owned()]
+                owned = [self._shortened(mark, keep_alive=True) for mark in self._replay.owned()]
                 self._asker.alone(self._restating(owned))
             except StoreError as error:
                 return self._not_said(error)
-        marks, finishes = self._given.done_lately()
+        marks, finishes = self._replay.done_lately()
         try:
             for mark in marks:
                 self.mark([mark])
@@ -144,7 +144,7 @@ class RedisSession:
                 self._asker.alone(self._marking(lately.marks))
 
         # Not in one round trip: a server that lacks one of the scripts would run that last.
-        replies = self._given.acquire(partitions, again, lambda: self._acquired_in_full(partitions))
+        replies = self._replay.acquire(partitions, again, lambda: self._acquired_in_full(partitions))
         if Verdict.FENCED in replies:
             self._lease.lose()
         return replies
@@ -179,7 +179,7 @@ class RedisSession:
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""
-        leaps = self._given.mark(marks)
+        leaps = self._replay.mark(marks)
         parts = [in_parts(mark) for mark in marks]
         if len(parts) == sum(map(len, parts)):
             fenced = self._asker.alone(self._marking(marks))
@@ -221,10 +221,10 @@ class RedisSession:
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """End ownerships, handing over what is in hand. Says all of their marks once more: a failover may have lost
         them, and the next owner starts from what is there."""
-        self._end(self._given.ends(partitions))
+        self._end(self._replay.ends(partitions))
 
     def _end(self, ended: Sequence[Ended]) -> None:
-        self._given.told(lambda: self._let_all_go(ended), lambda _: self._given.let_go(ended))
+        self._replay.call_and_remember(lambda: self._let_all_go(ended), lambda _: self._replay.let_go(ended))
 
     def _let_all_go(self, ended: Sequence[Ended]) -> None:
         shorter = [Ended(let, known and self._shortened(known)) for let, known in ended]
@@ -266,7 +266,9 @@ class RedisSession:
 
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""
-        self._given.told(lambda: self._asker.alone(self._releasing(records)), lambda _: self._given.release(records))
+        self._replay.call_and_remember(
+            lambda: self._asker.alone(self._releasing(records)), lambda _: self._replay.release(records)
+        )
 
     def _releasing(self, records: Sequence[Token]) -> Asking[None]:
         check_offsets([record.offset for record in records])
@@ -277,9 +279,9 @@ class RedisSession:
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """Forget what is done from where the group was reset to. False = fenced."""
         check_offsets([drop.offset for drop in drops])
-        asked = self._given.dropping(drops)
-        again = self._given.told(
-            lambda: self._asker.alone(self._dropping(asked)), lambda again: self._given.dropped(asked, again)
+        asked = self._replay.dropping(drops)
+        again = self._replay.call_and_remember(
+            lambda: self._asker.alone(self._dropping(asked)), lambda again: self._replay.dropped(asked, again)
         )
         return [each is not None for each in again]
 
@@ -294,18 +296,18 @@ class RedisSession:
         return self._asker.alone(self._claiming(claims))
 
     def _claiming(self, claims: Sequence[Claim]) -> Asking[list[Verdict]]:
-        back = self._given.asked_for(claims)
+        back = self._replay.asked_for(claims)
         asked = self._batch(claims)
         replies = yield Question("claim", asked.groups, durable=True)
         verdicts = _verdicts(in_order(replies, asked.shards))
-        self._given.answered(back, claims, verdicts)
+        self._replay.answered(back, claims, verdicts)
         if Verdict.FENCED in verdicts:
             self._lease.lose()
         return verdicts
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
         """Ask for keys, with fences."""
-        back = self._given.asked_for(claims)
+        back = self._replay.asked_for(claims)
         asked = self._batch(claims)
         for shard, (keys, _) in asked.groups.items():
             keys.append(self._layout.fence(shard))
@@ -315,16 +317,16 @@ class RedisSession:
         for shard in asked.shards:
             verdict = _VERDICTS[next(verdicts[shard])]
             fenced.append((verdict, int(replies[shard][1]) if verdict is Verdict.NEW else 0))
-        self._given.answered(back, claims, (verdict for verdict, _ in fenced))
+        self._replay.answered(back, claims, (verdict for verdict, _ in fenced))
         if any(verdict is Verdict.FENCED for verdict, _ in fenced):
             self._lease.lose()
         return fenced
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Note keys as done for the store's window, with their results."""
-        return self._given.told(
+        return self._replay.call_and_remember(
             lambda: self._asker.alone(self._finishing(claims, results)),
-            lambda verdicts: self._given.finish(claims, results, verdicts),
+            lambda verdicts: self._replay.finish(claims, results, verdicts),
         )
 
     def _finishing(self, claims: Sequence[Claim], results: Sequence[str] | None) -> Asking[list[Verdict]]:
@@ -334,13 +336,13 @@ class RedisSession:
 
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
         """Finish, mark and claim, in one round trip."""
-        leaps = self._given.mark(marks)
+        leaps = self._replay.mark(marks)
 
         def note(turned: Turned) -> None:
             if not isinstance(turned.finished, StoreError):
-                self._given.finish(done, None, turned.finished)
+                self._replay.finish(done, None, turned.finished)
 
-        turned = self._given.told(
+        turned = self._replay.call_and_remember(
             lambda: Turned(
                 *self._asker.together(self._finishing(done, None), self._marking(marks), self._claiming(claims))
             ),
@@ -360,7 +362,9 @@ class RedisSession:
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""
         groups = self._batch(claims).groups
-        self._given.told(lambda: self._ask("unclaim", groups, durable=True), lambda _: self._given.unclaim(claims))
+        self._replay.call_and_remember(
+            lambda: self._ask("unclaim", groups, durable=True), lambda _: self._replay.unclaim(claims)
+        )
 
     def vouch(self, seconds: float) -> None:
         """Renew for so long from now on, unless somebody vouches again."""

@@ -95,8 +95,8 @@ class RebalanceListener(Protocol):
         ...
 
     def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None:
-        """A signal handler has raised while `assigned`, or `revoked` or `lost`, was told of these. It is so all the
-        same: who came is held back and is sought in later."""
+        """A signal handler has raised inside of `assigned`, `revoked` or `lost`. The change stands. New partitions stay
+        paused until a seek."""
         ...
 
     def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None:

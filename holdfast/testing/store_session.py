@@ -62,7 +62,7 @@ class SimulatedSession(MemorySession):
         super().__init__(state, lease, carry)
         self._witness = witness
         self._heard = heard
-        self._given = FailoverReplay(runtime, state.window_s, lease.lease_s)
+        self._replay = FailoverReplay(runtime, state.window_s, lease.lease_s)
         self._server = 0
 
     def begun(self) -> None:
@@ -74,7 +74,7 @@ class SimulatedSession(MemorySession):
         if not super().renew():
             return False
         server = self._heard()
-        if (server != self._server or self._given.unsaid) and self._say_again():
+        if (server != self._server or self._replay.unsaid) and self._say_again():
             self._server = server
         return True
 
@@ -89,45 +89,45 @@ class SimulatedSession(MemorySession):
             if lately.marks:
                 mark(lately.marks)
 
-        return self._given.acquire(partitions, again, partial(super().acquire, partitions))
+        return self._replay.acquire(partitions, again, partial(super().acquire, partitions))
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""
-        self._given.mark(marks)
+        self._replay.mark(marks)
         return super().mark(marks)
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """End ownerships, handing over what is in hand."""
-        self._end(self._given.ends(partitions))
+        self._end(self._replay.ends(partitions))
 
     def _end(self, ended: Sequence[Ended]) -> None:
-        self._given.told(lambda: self._ask(self._to_let_go(ended)), lambda _: self._given.let_go(ended))
+        self._replay.call_and_remember(lambda: self._ask(self._to_let_go(ended)), lambda _: self._replay.let_go(ended))
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """Forget what is done from where the group was reset to. False = fenced."""
-        asked = self._given.dropping(drops)
+        asked = self._replay.dropping(drops)
         numbers = [each.since.number for each in asked]
-        again = self._given.told(
-            lambda: self._ask(self._to_drop(drops, numbers)), lambda again: self._given.dropped(asked, again)
+        again = self._replay.call_and_remember(
+            lambda: self._ask(self._to_drop(drops, numbers)), lambda again: self._replay.dropped(asked, again)
         )
         return [each is not None for each in again]
 
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""
-        self._given.told(partial(super().release, records), lambda _: self._given.release(records))
+        self._replay.call_and_remember(partial(super().release, records), lambda _: self._replay.release(records))
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
         """Ask for keys, with fences."""
-        back = self._given.asked_for(claims)
+        back = self._replay.asked_for(claims)
         fenced = super().claim_fenced(claims)
-        self._given.answered(back, claims, (verdict for verdict, _ in fenced))
+        self._replay.answered(back, claims, (verdict for verdict, _ in fenced))
         return fenced
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Note keys as done for the store's window, with their results."""
-        return self._given.told(
+        return self._replay.call_and_remember(
             partial(super().finish, claims, results),
-            lambda verdicts: self._given.finish(claims, results, verdicts),
+            lambda verdicts: self._replay.finish(claims, results, verdicts),
         )
 
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
@@ -135,20 +135,20 @@ class SimulatedSession(MemorySession):
         both = {claim.key for claim in done}.intersection(claim.key for claim in claims)
         if both:
             raise AssertionError(f"{both}: finished and claimed at once, and a store may do either first")
-        back = self._given.asked_for(claims)
-        self._given.mark(marks)
+        back = self._replay.asked_for(claims)
+        self._replay.mark(marks)
         finish = super().finish
-        turned = self._given.told(
+        turned = self._replay.call_and_remember(
             partial(super().turn, done, marks, claims),
-            lambda said: self._given.finish(done, None, _verdicts(said.finished)),
+            lambda said: self._replay.finish(done, None, _verdicts(said.finished)),
             again=lambda: Turned(finish(done), (), ()),
         )
-        self._given.answered(back, claims, _verdicts(turned.claimed))
+        self._replay.answered(back, claims, _verdicts(turned.claimed))
         return turned
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""
-        self._given.told(partial(super().unclaim, claims), lambda _: self._given.unclaim(claims))
+        self._replay.call_and_remember(partial(super().unclaim, claims), lambda _: self._replay.unclaim(claims))
 
     def _ask(self, apply: Callable[[], _T]) -> _T:
         generation = self._generation
@@ -157,13 +157,13 @@ class SimulatedSession(MemorySession):
     def _say_again(self) -> bool:
         """To a server that may not have heard it. Whether all was answered."""
         try:
-            with self._given.lock:
-                let_gos, unclaims, releases = self._given.lately()
+            with self._replay.lock:
+                let_gos, unclaims, releases = self._replay.lately()
                 self._end(let_gos)
                 super().unclaim(unclaims)
                 super().release(releases)
-                self._ask(self._to_restate(self._given.owned()))
-            marks, finishes = self._given.done_lately()
+                self._ask(self._to_restate(self._replay.owned()))
+            marks, finishes = self._replay.done_lately()
             for mark in marks:
                 super().mark([mark])
             for each in finishes:

@@ -192,7 +192,7 @@ class KafkaSource:
         return KafkaDeadLetters(self._checked.conf)
 
     def reads_all_of(self, topics: Collection[str]) -> None:
-        """Not even "latest" skips what lies in retry topics: it is this group's own."""
+        """Read retry topics from the beginning even with "latest": this group wrote them."""
         self._starting_offsets.whole = frozenset(topics)
 
     # ---- the start and the end

@@ -30,7 +30,7 @@ class EngineHost:
     _family: Family
 
     def bind(self, parts: Parts, family: Family) -> None:
-        """All are made. Nothing is asked before."""
+        """Connect the parts. Called once, before the first turn."""
         self._parts, self._family = parts, family
 
     @property

@@ -99,7 +99,7 @@ class Engine:
             turn_s=LATE_S,
         )
         self._lifecycle = Lifecycle(parts, self.family, self.snapshots, self, resources)
-        #: The last that were asked for: another thread's do not fall between a look and what clears it.
+        #: The newest requested subscription. A deque of one, so that a concurrent request is never dropped.
         self._new_topics: deque[Collection[str]] = deque(maxlen=1)
 
     # ---- an app's life
@@ -196,8 +196,8 @@ class Engine:
         outcomes.taken_back(workers.overdue())
 
     def _let_handlers_end(self, at_most_s: float) -> None:
-        """Marks alone can wait for what handlers end, no longer than their own round trip would take: else every second
-        one to a store far away would bring them alone."""
+        """Delay a round trip that carries only marks by at most its own duration, so that finished records join it.
+        Otherwise a distant store gets every second call with marks alone."""
         workers, clock = self.parts.workers, self.parts.runtime
         until = clock.now() + at_most_s
         while workers.busy and (left_s := until - clock.now()) > 0:

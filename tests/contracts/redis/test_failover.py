@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from holdfast import idempotent
-from holdfast.dedup import redis_given
+from holdfast.dedup import redis_failover_replay
 from holdfast.dedup.calls.debts import Debts, Finish
 from holdfast.dedup.claims import Acquired, AskInHand, Claim, ClaimKey, Drop, InHand, LetGo, Mark, Token, Verdict, Wait
 from holdfast.dedup.redis_admin import RedisAdmin
@@ -460,7 +460,7 @@ class TestBehind:
         self, server: RedisServer, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Where the server may not have heard of it: one that is as far as the last renewal costs nothing."""
-        monkeypatch.setattr(redis_given, "_KEPT_ITEMS", 3)
+        monkeypatch.setattr(redis_failover_replay, "_KEPT_ITEMS", 3)
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)
         names = ["p", "q", "r", "s", "t"]

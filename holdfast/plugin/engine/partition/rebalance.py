@@ -93,7 +93,7 @@ class Rebalance:
         self._go(partitions, "lost", None)
 
     def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None:
-        """No more than what the client has now: whoever goes on takes everything over anew (`Driven`)."""
+        """Record the new assignment only. `Driven._mend` takes everything over again."""
         self._ours.moving = True
         self._ours.assigned.update(came)
         self._ours.assigned.difference_update(gone)

@@ -44,7 +44,7 @@ class Starving:
     ) -> None:
         self._parts, self._source, self._owners = parts, source, owners
         self._starts = loop.starts_inside
-        #: Who has nothing left, and since when.
+        #: Partition -> time at which it ran dry.
         self._since: dict[Partition, float] = {}
         self._ends: dict[Partition, int] = {}
         self._began = self._looked = parts.runtime.now()

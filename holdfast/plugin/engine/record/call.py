@@ -51,7 +51,7 @@ class Call:
         #: the end of that is told: what the loop has seen come back may not be taken for what runs.
         self.began: float | None = None
         self.current: Entry | Sequence[Entry] | None = None
-        #: What it had done when the loop looked last, and when that was seen first.
+        #: (current, ended, since): progress at the last check.
         self.seen: tuple[object, int, float] = (None, 0, 0.0)
         #: It has ended, or was given up, whichever was first. Under the workers' lock.
         self.over = False

@@ -127,7 +127,7 @@ class Hung:
         del self.known[entry]
         if not watched.given_up:
             entry.owner.late.discard(entry.record.offset)
-            # Our own cancellation is how a coroutine hangs. What else it raised, or that it ended, is its own word.
+            # Only our cancellation counts as a hang. Any other result is the handler's.
             if watched.call.cancel_seen and _was_cancelled(error):
                 return Ended(entry, outcome, self._error(entry, "was cancelled: it did not end"))
             return ended

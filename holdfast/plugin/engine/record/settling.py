@@ -130,7 +130,7 @@ class StoreExchange:
         *,
         whole: bool,
     ) -> None:
-        #: It is all that waited.
+        #: True if nothing remains queued.
         self.whole = whole
         self._settling, self._session = settling, session
         self._finishing, self._settled, self._marking = finishing, settled, marking

@@ -17,7 +17,7 @@ _LONG_S = 0.02
 
 
 def is_late(chunk: Call, current: object, now: float) -> bool:
-    """Whether others are to do what waits behind `current`. A coroutine that waits is late at once."""
+    """Whether the records queued behind `current` should move to other workers. A waiting coroutine is late at once."""
     if chunk.began is None:
         return False
     if chunk.waits:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.handlers import Handling
-    from holdfast.plugin.handling.parameters import TakesValue, TakesValues
+    from holdfast.plugin.handling.handler_types import TakesValue, TakesValues
     from holdfast.plugin.handling.values import ValueSpec
     from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
     from holdfast.runtime import Runtime

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.not_run import check_runs, is_coroutine
 from holdfast.errors import SettingError
-from holdfast.plugin.handling.parameters import typed
+from holdfast.plugin.handling.parameters import bind
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.plugin.retrying.retry_topics import NO_RETRY_TOPICS, RetryTopics
 from holdfast.plugin.setting_names import check_number, known
@@ -152,8 +152,8 @@ def new_handler(
         raise SettingError(
             "key", key, f"it names a field of JSON, and {value!r} reads none: key=record_key(), header(...)"
         )
-    made = typed(call, value, name=name, batch=others["batch"] is not None)
-    return Handler(name=name, call=made.call, reading=made.reading, key=resolved, **others)
+    bound = bind(call, value, name=name, batch=others["batch"] is not None)
+    return Handler(name=name, call=bound.call, reading=bound.reading, key=resolved, **others)
 
 
 def _check_types(handler: Handler) -> None:

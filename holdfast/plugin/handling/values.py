@@ -1,7 +1,7 @@
-"""Values that have a type: what a handler's `value=` takes, and how a record's bytes become one.
+"""`value=`: how a record's bytes become the value that its handler gets.
 
-Whoever calls the handler decodes before that: so what cannot be decoded fails as a record does that its source could
-not read, and its handler is not called. The value is kept with its record: a retry decodes nothing.
+The engine decodes before it calls the handler. A record that cannot be decoded fails like one that its source could not
+read, and its handler is not called. The value is kept with its record: a retry decodes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-#: Where a record keeps what was made of its value.
+#: The attribute of a record that keeps its value, decoded.
 _KEPT = "value="
 #: In the names of types.
 _MODULE = re.compile(r"\b(?:\w+\.)+(?=\w)")
@@ -36,11 +36,10 @@ _REMEDY = (
 
 
 class Deserializer(Protocol[T_co]):
-    """Makes of a record the value that its handler gets: `@app.handler("orders", value=...)`.
+    """Makes the value that a handler gets from a record: `@app.handler("orders", value=...)`.
 
-    Besides the method it may have two attributes. `waits = True`: it may wait for others (a registry); then `async def`
-    handlers have it called in a thread, and no event loop waits. `reads_json = False`: the value is no JSON, so
-    `key="order_id"` is refused.
+    Besides the method it may have two attributes. `waits = True`: it may wait for a server (a registry), so it runs
+    in a thread for `async def` handlers. `reads_json = False`: the value is no JSON, so `key="order_id"` is refused.
     """
 
     def deserialize(self, record: Record) -> T_co:
@@ -57,34 +56,35 @@ ValueSpec: TypeAlias = "type[T] | Deserializer[T] | Callable[[bytes], T]"
 
 
 class Reading:
-    """How the values of one handler's records are read.
+    """Decodes the values of one handler's records. Any thread.
 
     Args:
-        spec: as given by `value=`.
-        tombstones: whether the handler takes None for a record without a value; else there is nothing to decode.
+        spec: the argument of `value=`.
+        tombstones: whether the handler takes None for a record without a value; else such a record is unreadable.
 
     Raises:
-        SettingError: `spec` is nothing that decodes.
+        SettingError: `spec` decodes nothing, or no installed library reads the type.
     """
 
     def __init__(self, spec: object, *, tombstones: bool) -> None:
-        self._from = deserializer(spec)
+        self._deserializer = deserializer(spec)
         self._tombstones = tombstones
-        self._waits: bool = getattr(self._from, "waits", False)
-        self._what = name_of(spec)
+        self._waits: bool = getattr(self._deserializer, "waits", False)
+        self._name = name_of(spec)
 
     def read(self, record: Record) -> None:
         """Decode the record's value and keep it, unless it is kept already.
 
         Raises:
-            RecordUnreadable: it cannot be decoded. Errors that say nothing of the record pass unchanged.
+            RecordUnreadable: it cannot be decoded.
+            OSError: and other errors that say nothing about the record, unchanged.
         """
         kept = vars(record)
         if _KEPT not in kept:
-            kept[_KEPT] = self._made(record)
+            kept[_KEPT] = self._decode(record)
 
     def read_all(self, records: Sequence[Record]) -> dict[int, Exception]:
-        """Decode what can be decoded: which of them cannot, and why."""
+        """Decode each record as `read` does. Returns: the error of each that failed, by its place in the list."""
         failures: dict[int, Exception] = {}
         for at, record in enumerate(records):
             try:
@@ -94,57 +94,57 @@ class Reading:
         return failures
 
     async def read_async(self, record: Record) -> None:
-        """Decode one as `read` does, where an event loop runs that is not to wait."""
+        """Decode a record in an event loop: a deserializer that waits runs in a thread."""
         if self._waits and _KEPT not in vars(record):
             await asyncio.to_thread(self.read, record)
         else:
             self.read(record)
 
     async def read_all_async(self, records: Sequence[Record]) -> dict[int, Exception]:
-        """Decode them as `read_all` does, where an event loop runs that is not to wait."""
+        """Decode records as `read_all` does, in an event loop."""
         return await asyncio.to_thread(self.read_all, records) if self._waits else self.read_all(records)
 
-    def _made(self, record: Record) -> object:
+    def _decode(self, record: Record) -> object:
         if record.value is None:
             if self._tombstones:
                 return None
             raise RecordUnreadable(
                 f"the record at {place_of(record)} has no value (a tombstone), and its handler takes no None: annotate "
-                f"its parameter `{self._what} | None`"
+                f"its parameter `{self._name} | None`"
             )
         try:
-            made = self._from.deserialize(record)
+            value = self._deserializer.deserialize(record)
         except RecordUnreadable:
             raise
         except Exception as error:
             if isinstance(error, OSError) or getattr(error, "retriable", False):
                 raise
-            raise unreadable(record, self._what, error) from error
-        if (kind := not_run(made)) is not None:
-            raise unreadable(record, self._what, TypeError(f"it returned a {kind}, which has not run yet"))
-        return made
+            raise unreadable(record, self._name, error) from error
+        if (kind := not_run(value)) is not None:
+            raise unreadable(record, self._name, TypeError(f"it returned a {kind}, which has not run yet"))
+        return value
 
 
-def unreadable(record: Record, what: str, error: Exception, *, schema_id: str | None = None) -> RecordUnreadable:
-    """Make the error that says which record `what` cannot decode, and why."""
-    said = f"the value of the record at {place_of(record)} cannot be decoded by {what}: {type(error).__name__}: {error}"
-    return RecordUnreadable(said, schema_id=schema_id)
+def unreadable(record: Record, name: str, error: Exception, *, schema_id: str | None = None) -> RecordUnreadable:
+    """Make the error for a record that the deserializer of that name cannot decode."""
+    text = f"the value of the record at {place_of(record)} cannot be decoded by {name}: {type(error).__name__}: {error}"
+    return RecordUnreadable(text, schema_id=schema_id)
 
 
-def value_of(record: Record) -> Any:  # noqa: ANN401 - whatever was made of it
-    """Return what `Reading.read` has kept."""
+def value_of(record: Record) -> Any:  # noqa: ANN401 - of any type
+    """Return the value that `Reading.read` has kept."""
     return vars(record)[_KEPT]
 
 
 def deserializer(spec: object) -> Deserializer[Any]:
-    """Find or make what decodes, of what `value=` was given.
+    """Find or make the deserializer for the argument of `value=`.
 
     Raises:
-        SettingError: nothing does.
+        SettingError: it decodes nothing, or no installed library reads the type.
     """
-    if isinstance(spec, type | types.UnionType) or get_origin(spec) is not None or spec is Any:
+    if is_type(spec) or spec is Any:
         plain = _plain(spec) if installed("msgspec") is None else None
-        return _Json(spec) if plain is None else _PlainJson(plain)
+        return _Function(_reader(spec)) if plain is None else _PlainJson(plain)
     if callable(decode := getattr(spec, "deserialize", None)):
         check_returns("value", decode, name_of(spec))
         return spec  # type: ignore[return-value]  # just looked at
@@ -154,6 +154,11 @@ def deserializer(spec: object) -> Deserializer[Any]:
     raise SettingError(
         "value", spec, "give a type (of JSON), Avro(...), Protobuf(...), JsonSchema(...), or a function of bytes"
     )
+
+
+def is_type(spec: object) -> bool:
+    """Whether it is a class, or a type that typing makes of several."""
+    return isinstance(spec, type | types.UnionType) or get_origin(spec) is not None
 
 
 def name_of(kind: object) -> str:
@@ -175,33 +180,11 @@ class _Function:
         return self._function(record.value or b"")
 
 
-class _Json:
-    """JSON of a type. Raises SettingError: the library that is installed cannot read that type, or none is."""
-
-    def __init__(self, kind: Any) -> None:  # noqa: ANN401 - a class, or what typing makes of several
-        if kind in (bytes, bytearray):
-            raise SettingError("value", kind, "record.value has the bytes: leave value= out")
-        try:
-            found = typed_json(kind, strict=True)
-        except NameError as error:
-            missing = str(error).splitlines()[0]
-            remedy = f"{missing}: what its annotations name has to be imported, and not for type checkers alone"
-            raise SettingError("value", kind, remedy) from error
-        except TypeError as error:
-            raise SettingError("value", kind, f"{error}: {_REMEDY}") from error
-        if found is None:
-            raise SettingError("value", kind, "decoding it needs msgspec or pydantic: pip install 'holdfast[typed]'")
-        self._read = found.read
-
-    def deserialize(self, record: Record) -> Any:  # noqa: ANN401 - of the type
-        return self._read(record.value or b"")
-
-
 class _PlainJson:
     """JSON as the standard library decodes it, or `record.json()` has done already.
 
     Args:
-        kind: the type that it has to be, and no subclass; object = any.
+        kind: the type that the value must have, and no subclass; object = any.
     """
 
     def __init__(self, kind: type) -> None:
@@ -217,9 +200,26 @@ class _PlainJson:
         return found
 
 
-def _plain(kind: Any) -> type | None:  # noqa: ANN401 - as of _Json
-    """Find the type for `_PlainJson`. Returns: None if that kind of type needs a library."""
+def _plain(kind: Any) -> type | None:  # noqa: ANN401 - a type
+    """Find the type for `_PlainJson`. Returns: None if a library has to read it."""
     if kind in (dict[str, Any], list[Any]):
         kind = get_origin(kind)
     made: type | None = object if kind is Any else kind
     return made if made in (object, dict, list, str, int, float, bool) else None
+
+
+def _reader(kind: Any) -> Callable[[bytes], Any]:  # noqa: ANN401 - a type
+    """Make the function that reads JSON of a type. Raises SettingError."""
+    if kind in (bytes, bytearray):
+        raise SettingError("value", kind, "record.value has the bytes: leave value= out")
+    try:
+        found = typed_json(kind, strict=True)
+    except NameError as error:
+        missing = str(error).splitlines()[0]
+        remedy = f"{missing}: what its annotations name has to be imported, and not for type checkers alone"
+        raise SettingError("value", kind, remedy) from error
+    except TypeError as error:
+        raise SettingError("value", kind, f"{error}: {_REMEDY}") from error
+    if found is None:
+        raise SettingError("value", kind, "decoding it needs msgspec or pydantic: pip install 'holdfast[typed]'")
+    return found.read

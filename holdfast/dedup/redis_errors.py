@@ -142,7 +142,7 @@ def store_error(error: Exception, where: object) -> StoreError:
         return StoreRefused(f"the Redis at {where} refuses a call ({text})")
     what = text if isinstance(error, exceptions.RedisError) else f"{type(error).__name__}: {text}"
     return StoreUnavailable(
-        f"no answer from the Redis at {where} ({what}): check the address, that it runs, and what is between"
+        f"no answer from the Redis at {where} ({what}): check the address, that Redis is running, and firewalls between"
     )
 
 

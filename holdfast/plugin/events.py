@@ -1,4 +1,4 @@
-"""Event values: what the engine tells its observers, and logs as one line each (`event_line.py`)."""
+"""Events: the values that observers get, and that the log has as one line each (`event_line.py`)."""
 
 from __future__ import annotations
 
@@ -16,104 +16,106 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceReport(EventLine):
-    """One change of what this member owns, told when its effects are over.
+    """One change of this member's partitions, reported when its effects are over.
 
-    That is: at once, where partitions only went; else when the lag that was found at the start is worked off, at the
-    next rebalance, or at the end of the process, whichever is first.
+    That is at once if the member only gave up partitions. Else it is when the lag found at the assignment is handled,
+    at the next rebalance, or at the end of the process, whichever is first.
     """
 
     level: ClassVar[int] = logging.INFO
 
-    #: "assigned", "revoked", "lost" or "leave", as far as this member can know; or "session lost": its partitions stand
-    #: still until its next session has taken them over anew, which are those gained.
+    #: "assigned", "revoked", "lost" or "leave", as far as this member can know; or "session lost": then all partitions
+    #: pause until the next session has taken them over again, and `gained` names them.
     trigger: str
     protocol: str
     group: str
-    #: When it began: wall clock, milliseconds since 1970. The report itself comes later.
+    #: When the change began: wall clock, milliseconds since 1970. The report itself comes later.
     began_ms: int
     gained: tuple[Partition, ...] = ()
     given: tuple[Partition, ...] = ()
     #: Records whose handlers ended, and were marked, within the drain.
     drained: int = 0
-    #: Records whose handlers were still running when the partition went; the next owner waits for them, but where the
-    #: session was lost.
+    #: Records whose handlers were still running when the partition moved away. The next owner waits for them, except
+    #: after a lost session.
     abandoned: int = 0
     #: Records that were polled and not started; the next owner runs them.
     handed_back: int = 0
-    #: Records that were not run since they were done, on all partitions since the report before.
+    #: Records skipped because they were done already, on all partitions since the previous report.
     duplicates_suppressed: int = 0
-    #: Seconds of each phase, one after the other from the begin: fence, drain, settle, commit, let_go; or take_over.
+    #: Seconds of each phase, in the order of time: fence, drain, settle, commit, let_go; or take_over.
     phases_s: Mapping[str, float] = field(default_factory=dict)
-    #: From the assignment (or the loss of the session) to the first record started on what was gained; None = none was.
+    #: From the assignment (or the loss of the session) until the first record of a gained partition started; None = no
+    #: record started.
     pause_s: float | None = None
-    #: From there until the end of the log as found then was worked off; None = not within the report.
+    #: From the assignment until the lag found at it was handled; None = not before the report.
     recovered_s: float | None = None
-    #: Records a second, as the ramp found them: what producers send to all that is owned, or what was taken in before;
-    #: None = next to nothing, or not known.
+    #: Records a second, as measured by the ramp: what producers send to all owned partitions, or the intake before the
+    #: change; None = next to nothing, or unknown.
     steady_intake_per_s: float | None = None
-    #: The most records that were admitted to handlers in any second since the assignment; None = none were.
+    #: The most records admitted to handlers in one second since the assignment; None = no record was admitted.
     peak_intake_per_s: float | None = None
-    #: How long the ramp held the intake; None = there was none, or it held nothing back.
+    #: How long the ramp limited the intake; None = there was no ramp, or it limited nothing.
     ramp_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assigned(EventLine):
-    """Partitions came, just now. What they brought is told later, by a `RebalanceReport`."""
+    """Partitions were assigned just now. A `RebalanceReport` follows when their effects are over."""
 
     level: ClassVar[int] = logging.INFO
 
     group: str
-    #: What brokers and tools call this member, as far as the source says.
+    #: This member's name at brokers and in tools; None = the source does not have one.
     member: str | None = None
     protocol: str
     partitions: tuple[Partition, ...]
-    #: Of them, those that a former owner has to let go first, or that the store or the broker has no answer for yet.
+    #: Those of `partitions` that a former owner has to give up first, or for which the store or the broker has not
+    #: answered yet.
     waiting: tuple[Partition, ...] = ()
-    #: All that this member has now.
+    #: Number of partitions that this member has now.
     total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping(EventLine):
-    """The app begins to leave: nothing new starts, what runs is waited for."""
+    """The app begins to leave: it starts no more handlers, and waits for the running ones."""
 
     level: ClassVar[int] = logging.INFO
 
     group: str
     #: A signal, a call of `stop()`, or the error that ends it.
     why: str
-    #: Records in handlers, and all that are in the process.
+    #: Records in handlers, and all records in the process.
     running: int
     in_flight: int
-    #: How long they are waited for before others have their partitions; what hands them over at once.
+    #: How long the app waits for running handlers before it gives up their partitions; how to give them up at once.
     drain_timeout_s: float
-    hurry: str = "a second signal, or stop()"
+    hurry: str = "a second signal, or another stop(), skips the drain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped(EventLine):
-    """The app has left. Figures since its start."""
+    """The app has left the group. Figures count from its start."""
 
     level: ClassVar[int] = logging.INFO
 
     group: str
     uptime_s: float
-    #: Records whose handlers ended well; that were not run since they were done; dead letters.
+    #: Records handled without an error; records skipped because they were done already; dead letters.
     handled: int
     skipped: int
-    #: Calls of a handler for a record that had one before: it failed here, or a former owner handed it over unfinished.
-    #: What a crash repeats no member knows; the audit does.
+    #: Handler calls for a record that had been started before: it failed here, or a former owner handed it over
+    #: unfinished. Members cannot count what a crash repeats; the audit can.
     repeated: int
     dead_lettered: int
     failed_attempts: int
-    #: Handlers that still ran at the end, and others wait for.
+    #: Handlers that were still running at the end; other members wait for them.
     in_hand: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDown(EventLine):
-    """The claim store gives no answer; what the app does then is `Settings.store_down`."""
+    """The claim store does not answer. `Settings.store_down` (`mode`) says what the app does meanwhile."""
 
     level: ClassVar[int] = logging.ERROR
 
@@ -128,13 +130,14 @@ class StoreUp(EventLine):
     level: ClassVar[int] = logging.INFO
 
     down_s: float
-    #: Handlers that started meanwhile without protection (`store_down="open"` only).
+    #: Handlers that started without protection during the outage (`store_down="open"` only).
     unprotected: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLost(EventLine):
-    """This process could not renew its session in time: others may take over. It fences itself and begins anew."""
+    """This process could not renew its session in time, so others may take over. It fences itself and begins a new
+    session."""
 
     session: str
     running: int
@@ -142,32 +145,33 @@ class SessionLost(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLost(EventLine):
-    """The claim store has lost what it knew, or is another: what was done above the committed offsets runs again."""
+    """The claim store has lost its data, or is another one. Records done above the committed offsets run again."""
 
     #: The store itself has said so (logger "holdfast.dedup").
     level: ClassVar[int] = logging.DEBUG
 
-    #: What it was known by, and is now.
+    #: The store's identity before, and now.
     before: str
     now: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDiffers(EventLine):
-    """A member of this group commits with another store of claims: neither knows what the other has done. Or this store
-    has lost its data, and this process was not connected then. Told once for each such store."""
+    """A member of this group commits with another claim store, so neither member knows what the other has done. Or this
+    store lost its data while this process was not connected. Reported once for each such store."""
 
     level: ClassVar[int] = logging.ERROR
 
     partition: Partition
-    #: As the commit says.
+    #: The store named in the commit, and this member's.
     theirs: str
     ours: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetHonoured(EventLine):
-    """A committed offset that is not ours was found: what we knew from there on is forgotten."""
+    """The committed offset was set by another program. The member continues there, and drops what it knew of records
+    from that offset on."""
 
     partition: Partition
     offset: int
@@ -176,7 +180,8 @@ class ResetHonoured(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewindIgnored(EventLine):
-    """A commit of ours that is older than what is done (a late one, or a zombie's) was found and is corrected."""
+    """The committed offset carries holdfast's mark and is below what is done: it is a late commit or a zombie's. The
+    member ignores it and commits its own offset again."""
 
     partition: Partition
     offset: int
@@ -185,8 +190,8 @@ class RewindIgnored(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOverwritten(EventLine):
-    """The broker's offset is not the one of ours that it has acknowledged: a zombie or a program that is not ours has
-    committed. Ours is committed anew."""
+    """The broker's offset is not the one that it last acknowledged to this member: a zombie or another program has
+    committed. This member commits its own offset again."""
 
     partition: Partition
     offset: int
@@ -195,8 +200,8 @@ class CommitOverwritten(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceIgnored(EventLine):
-    """The broker's offset is beyond what is done, and does not say who set it: what is known wins. To skip records on
-    purpose, reset the group."""
+    """The broker's offset is beyond what is done, and does not say who set it. The member continues at what is done. To
+    skip records on purpose, reset the group."""
 
     partition: Partition
     offset: int
@@ -205,8 +210,8 @@ class AdvanceIgnored(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceHonoured(EventLine):
-    """Another program has set the group's offset beyond what is done, while this member has the partition. So many
-    records below it count as done and are not handled."""
+    """Another program has set the group's offset beyond what is done, while this member has the partition. `records`
+    records below that offset count as done and are not handled."""
 
     partition: Partition
     offset: int
@@ -215,7 +220,7 @@ class AdvanceHonoured(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWentBack(EventLine):
-    """The broker delivered an offset below one that it had delivered: the log was cut or made again."""
+    """The broker delivered an offset below one that it had delivered before: the log was truncated or created again."""
 
     partition: Partition
     offset: int
@@ -224,21 +229,23 @@ class LogWentBack(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsExpired(EventLine):
-    """The log has deleted records (retention, somebody) before this group read them. To the broker it is no error."""
+    """The log deleted records before this group read them, by retention or by hand. The broker reports no error."""
 
     level: ClassVar[int] = logging.ERROR
 
     partition: Partition
-    #: Offsets from the first up to, without, the next one.
+    #: The deleted offsets: from `first` up to, but without, `next`.
     first: int
     next: int
-    #: At most, without those known as done: some offsets may have had none, a former owner may have some in hand.
+    #: Upper bound, without records known as done: some offsets may have had no record, and a former owner may still
+    #: handle some.
     records: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSkipped(EventLine):
-    """The client had gone past records as if there were none; sent back, it gave them. Its fault: upgrade it."""
+    """The client skipped records as if there were none, and delivered them after holdfast had moved it back. The fault
+    is the client's: upgrade it."""
 
     partition: Partition
     first: int
@@ -248,8 +255,8 @@ class ClientSkipped(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFailed(EventLine):
-    """A handler failed. `retry_in_s` None = it is not tried again here. Of a batch: `records` of it failed alike, the
-    first of them that one."""
+    """A handler failed. `retry_in_s` None = the record is not tried again here. In a batch, `records` records failed
+    with the same error, and `offset` is the first of them."""
 
     of_a_record: ClassVar[bool] = True
     partition: Partition
@@ -263,7 +270,7 @@ class RecordFailed(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLettered(EventLine):
-    """A record failed for good, and its dead letter is acknowledged."""
+    """A record failed for good, and the broker has acknowledged its dead letter."""
 
     of_a_record: ClassVar[bool] = True
     partition: Partition
@@ -275,10 +282,10 @@ class DeadLettered(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterHookFailed(EventLine):
-    """A function of `app.on_dead_letter` failed, or could not be called. The letter is there all the same."""
+    """A function of `app.on_dead_letter` failed, or could not be called. The dead letter was sent all the same."""
 
     of_a_record: ClassVar[bool] = True
-    #: Of the record.
+    #: The record's.
     partition: Partition
     offset: int
     handler: str
@@ -289,37 +296,37 @@ class LetterHookFailed(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterLimitReached(EventLine):
-    """So many records of a handler failed for good that it is taken for broken: see `DeadLetterLimit`."""
+    """A handler reached its `DeadLetterLimit`: so many records failed for good that the handler counts as broken."""
 
     level: ClassVar[int] = logging.ERROR
 
     handler: str
-    #: Of so many records that ended, so many failed for good: in a row, or within the limit's time.
+    #: `failed` of the `ended` records failed for good: in a row, or within the limit's time.
     failed: int
     ended: int
-    #: The first that waits instead of going to the dead letters, and how it failed.
+    #: The first record that waits instead of becoming a dead letter, and its error.
     partition: Partition
     offset: int
     error: str
     #: "pause" or "stop".
     then: str
-    #: After so long one record is tried again; where it is handled well, the handler goes on.
+    #: Seconds until one record is tried again. If it is handled, the handler continues.
     pause_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLettersResumed(EventLine):
-    """A handler that was paused at the limit of its dead letters goes on."""
+    """A handler that was paused at its `DeadLetterLimit` continues."""
 
     handler: str
     paused_s: float
-    #: Records that waited, and are tried again now.
+    #: Records that waited and are tried again now.
     waiting: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentBack(EventLine):
-    """A record failed and is tried again later: it is in that retry topic, of ours or of the broker."""
+    """A record failed and is tried again later. It waits in `topic`, a retry topic of holdfast or of the broker."""
 
     of_a_record: ClassVar[bool] = True
     level: ClassVar[int] = logging.INFO
@@ -333,7 +340,7 @@ class SentBack(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrun(EventLine):
-    """A handler outlived the drain: its partition went on without it, its claim stays until it ends."""
+    """A handler outlived the drain. Its partition moved on without it, and its claim stays until the handler ends."""
 
     of_a_record: ClassVar[bool] = True
     partition: Partition
@@ -342,38 +349,38 @@ class Overrun(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MuchInHand(EventLine):
-    """A loop of one's own has more in hand than may be in the process, and asks for more. It gets that: what it has, it
-    alone can end. Told again at twice as much."""
+    """A user's own loop holds more records than `Settings` allow in the process, and asks for more. It gets more, since
+    only the loop can end what it holds. Reported again at twice as much."""
 
-    #: What the loop was given and has not ended, and the bounds in `Settings`.
+    #: Records that the loop was given and has not ended, their size, and the bounds in `Settings`.
     records: int
     size_bytes: int
     max_in_flight: int
     max_in_flight_bytes: int
-    remedy: str = "commit (or call done) more often; or set max_in_flight and max_in_flight_bytes as high as is meant"
+    remedy: str = "commit (or call done) more often, or raise max_in_flight and max_in_flight_bytes to what it needs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTooFarAhead(EventLine):
-    """A partition was read as far beyond its lowest record that is not done as it may be. Nothing more of it is read
-    until that record ends."""
+    """A partition was read `Settings.max_ahead` offsets beyond its lowest record that is not done. It is not read
+    further until that record is done."""
 
     partition: Partition
-    #: The record that holds it.
+    #: The record that holds the partition up.
     offset: int
-    #: So many offsets beyond it were read.
+    #: Number of offsets read beyond that record.
     ahead: int
     max_ahead: int
-    remedy: str = "see why that record does not end (health says what it waits for); a handler may have timeout_s="
+    remedy: str = "find out why the record is not done (health says what it waits for); give its handler a timeout_s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerOverdue(EventLine):
-    """A call of a handler runs for longer than it may: it is cancelled, and given up after its grace."""
+    """A handler call has run past its timeout: holdfast cancels it, and gives it up after its grace."""
 
     of_a_record: ClassVar[bool] = True
     partition: Partition
-    #: Of the first record, where it is a batch.
+    #: The first record's, if the call has a batch.
     offset: int
     handler: str
     running_s: float
@@ -382,17 +389,17 @@ class HandlerOverdue(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLoopBlocked(EventLine):
-    """An `async def` handler lets nothing else of its event loop run. Told once of each handler."""
+    """An `async def` handler blocks its event loop. Reported once for each handler."""
 
     handler: str
-    #: File and line at which it stands: the innermost that is not a library's.
+    #: File and line at which the handler stands: the innermost frame outside of libraries.
     where: str
     for_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerGivenUp(EventLine):
-    """A call did not end within its grace. Its thread is replaced; what it still does is not known."""
+    """A handler call did not end within its grace. Its thread is replaced, and what it still does is unknown."""
 
     partition: Partition
     offset: int
@@ -400,14 +407,14 @@ class HandlerGivenUp(EventLine):
     running_s: float
     #: "dead_letter" or "stop".
     then: str
-    #: Calls that were given up and have not ended, this one included.
+    #: Calls that were given up and are still running, including this one.
     stuck: int
     records: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateResult(EventLine):
-    """A call that was given up has ended after all. What became of its record stands; how it ended does not count."""
+    """A call that was given up has ended after all. Its outcome does not count: the earlier one stands."""
 
     of_a_record: ClassVar[bool] = True
     partition: Partition
@@ -419,26 +426,26 @@ class LateResult(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status(EventLine):
-    """How the app is doing, each `Settings.status_interval_s`. `app.snapshot()` has more."""
+    """Figures of the app, every `Settings.status_interval_s`. `app.snapshot()` has more."""
 
     level: ClassVar[int] = logging.INFO
 
     state: str
     group: str
-    #: Records whose handlers ended well, since the start; and how many a second since the last such line.
+    #: Records handled without an error since the start, and per second since the previous status.
     handled: int
     rate_s: float
     in_flight: int
     running: int
-    #: Offsets that are not done; None = it is not known of each partition.
+    #: Offsets that are not done; None = the lag of a partition is unknown.
     lag: int | None
-    #: Then: of those partitions of which it is known, and of how many it is not. Else None.
+    #: If `lag` is None: the lag of the partitions whose lag is known, and the number of the others. Else None.
     lag_known: int | None
     lag_unknown_in: int | None
     partitions: int
     #: "up", "down" or "none".
     store: str
-    #: Records that were not run because they were done.
+    #: Records skipped because they were done already.
     duplicates: int
     failed_attempts: int
     dead_lettered: int
@@ -448,7 +455,7 @@ class Status(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTrouble(EventLine):
-    """The broker or its client is in trouble that the engine rides out."""
+    """The broker or its client reports a fault that the engine waits out."""
 
     error: str
 

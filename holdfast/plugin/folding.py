@@ -40,7 +40,7 @@ class Folding:
             self._told[kind] = (now, 0) if due else (told_at, more + 1)
         if not due:
             return None
-        return f"{text} ({more} more like this since it was told last)" if more else text
+        return f"{text} ({more} more like this since the last such line)" if more else text
 
 
 #: Lines of one kind within `EVERY_S`, before the rest is counted.

@@ -92,7 +92,7 @@ class TestStatus:
         with serve(other(), port=0) as endpoint:
             told = here("status", endpoint.url, code=1).stdout
         assert told.splitlines()[0] == "other: new, up for 0s, live, not ready, store up"
-        assert told.splitlines()[-1] == "note: the app was not started"
+        assert told.splitlines()[-1] == "note: the app has not been started"
 
     def test_nobody_answers(self, here: Here) -> None:
         with closing(socket.socket()) as taken:
@@ -131,7 +131,7 @@ class TestHealthy:
             member = bench.member(start=False)
             with write_health(path, member.app, every_s=0.001):
                 assert here("healthy", path).stdout.startswith("live, not ready")
-                assert "the app was not started" in here("healthy", path, "--ready", code=1).stderr
+                assert "the app has not been started" in here("healthy", path, "--ready", code=1).stderr
                 member.start()
                 until(lambda: json.loads(path.read_text())["ready"])
                 assert here("healthy", path, "--ready").stdout.startswith("ready, ")

@@ -169,7 +169,7 @@ def store_restarts(field: Field) -> None:
         field.until_spread(a, b)
         field.until(lambda: a.probe("/ready") == (200, []), "a is ready")
         store.kill()
-        paused = (503, ["paused: the store gives no answer"])
+        paused = (503, ["paused: the store does not answer"])
         field.until(lambda: a.probe("/ready") == paused, "a is not ready, since the store is away")
         if a.probe("/live")[0] != 200:
             raise field.error("a is taken for dead while the store is away")

@@ -72,8 +72,8 @@ def test_the_log_has_it_once_for_each_kind_and_then_counts(caplog: pytest.LogCap
     assert [record.exc_info is not None for record in caplog.records] == [True, False, False, True, True]
     assert caplog.messages[0].startswith("bill failed on orders-3@0 with KeyError")
     assert caplog.messages[1:3] == [
-        "bill has failed with KeyError for 10 times since the start",
-        "bill has failed with KeyError for 100 times since the start",
+        "bill has failed with KeyError 10 times since the start",
+        "bill has failed with KeyError 100 times since the start",
     ]
     assert "in deep" in caplog.text
 

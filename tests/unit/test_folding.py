@@ -13,7 +13,7 @@ def test_a_line_that_comes_again_is_told_once_in_a_while_with_how_often_it_came(
     for number in range(5):
         assert folding.says(f"connect to a:1 failed after {number}ms") is None
     clock.sleep(EVERY_S)
-    told = "connect to a:1 failed after 9ms (5 more like this since it was told last)"
+    told = "connect to a:1 failed after 9ms (5 more like this since the last such line)"
     assert folding.says("connect to a:1 failed after 9ms") == told
     clock.sleep(EVERY_S)
     assert folding.says("connect to a:1 failed after 9ms") == "connect to a:1 failed after 9ms"

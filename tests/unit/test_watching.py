@@ -135,14 +135,14 @@ class TestEndpoint:
         with Bench(claims=store) as bench:
             member = bench.member(start=False)
             with serve(member.app, port=0) as endpoint:
-                assert probe(endpoint, "/ready") == (503, ["the app was not started"])
+                assert probe(endpoint, "/ready") == (503, ["the app has not been started"])
                 assert probe(endpoint, "/live")[0] == 200
                 member.start()
                 until(lambda: probe(endpoint, "/ready") == (200, []))
                 store.go_down()
                 bench.broker.produce("orders", 0, "x")
                 bench.wait(lambda: member.told(StoreDown))
-                assert probe(endpoint, "/ready") == (503, ["paused: the store gives no answer"])
+                assert probe(endpoint, "/ready") == (503, ["paused: the store does not answer"])
                 assert probe(endpoint, "/live")[0] == 200
                 store.come_back()
                 until(lambda: probe(endpoint, "/ready") == (200, []))
@@ -163,7 +163,7 @@ class TestEndpoint:
                 bench.broker.produce("orders", 0, "x")
                 began.wait()
                 until(lambda: probe(endpoint, "/live")[0] == 503)
-                assert probe(endpoint, "/live")[1][-1].startswith("the loop that polls has not turned for")
+                assert probe(endpoint, "/live")[1][-1].startswith("the polling loop has not run for")
                 goes_on.set()
 
     def test_a_partition_that_a_handler_holds_up_is_named_by_an_app_that_is_ready(self) -> None:
@@ -225,7 +225,7 @@ class TestEndpoint:
         with Bench() as bench:
             member = bench.member()
             with serve(member.app, other(), port=0) as endpoint:
-                until(lambda: probe(endpoint, "/ready") == (503, ["other: the app was not started"]))
+                until(lambda: probe(endpoint, "/ready") == (503, ["other: the app has not been started"]))
                 assert [each["group"] for each in json.loads(ask(endpoint, "/status")[2])["apps"]] == ["g", "other"]
                 assert 'group="other"' in ask(endpoint, "/metrics")[2]
 
@@ -322,7 +322,7 @@ class TestHealthFile:
             with write_health(path, member.app, every_s=0.001):
                 found = json.loads(path.read_text())
                 assert found.pop("at_ms") > 0
-                assert found == {"live": True, "ready": False, "reasons": ["the app was not started"]}
+                assert found == {"live": True, "ready": False, "reasons": ["the app has not been started"]}
                 member.start()
                 until(lambda: json.loads(path.read_text())["ready"])
                 before = path.stat().st_mtime_ns

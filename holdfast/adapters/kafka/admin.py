@@ -182,8 +182,8 @@ class Admin:
         # What the client has met on its way says more than "timed out": a name that does not resolve, a closed port.
         met = f" ({self._errors[-1].str()})" if self._errors else ""
         return SourceUnavailable(
-            f"{what}: no answer within {deadline.budget_s:g} s{met}; check the address, that the broker runs, and what "
-            "is between"
+            f"{what}: no answer within {deadline.budget_s:g} s{met}; check the address, that the broker is running, "
+            "and firewalls between"
         )
 
 

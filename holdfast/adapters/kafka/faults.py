@@ -49,7 +49,7 @@ FAULTS = (
         (_E._ALL_BROKERS_DOWN, _E._TRANSPORT, _E._RESOLVE, _E._TIMED_OUT, _E._TIMED_OUT_QUEUE, _E._WAIT_COORD,
          _E.NETWORK_EXCEPTION, _E.REQUEST_TIMED_OUT, _E.BROKER_NOT_AVAILABLE),
         Cure.CLIENT, SourceUnavailable,
-        "check the address, that the broker runs, and what is between; the client goes on trying",
+        "check the address, that the broker is running, and firewalls between; the client keeps trying",
     ),
     Fault(
         (_E.COORDINATOR_LOAD_IN_PROGRESS, _E.COORDINATOR_NOT_AVAILABLE, _E.NOT_COORDINATOR, _E.LEADER_NOT_AVAILABLE,

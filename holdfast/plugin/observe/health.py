@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 _TAKEOVER_S = 5.0
 #: What a partition waits for that is not owned, by its phase.
 _PHASES = {
-    "assigned": "its former owner to let go, or for the end of that one's lease",
-    "acquired": "the broker to tell where the group stands",
-    "resetting": "the store to take the offset that the group is set to",
-    "adopting": "the broker to take a commit of the offset that the group is set to",
+    "assigned": "its former owner to give it up, or for the end of that owner's lease",
+    "acquired": "the broker to report the group's offset",
+    "resetting": "the store to record the group's new offset",
+    "adopting": "the broker to acknowledge a commit of the group's new offset",
 }
 _NOT_READY: dict[State, str] = {
-    "new": "the app was not started",
-    "starting": "starting: the store, the broker and the dead letters are not all reached",
-    "paused: store down": "paused: the store gives no answer",
-    "leaving": "draining: the app leaves the group",
+    "new": "the app has not been started",
+    "starting": "starting: the store, the broker or the dead letter topics have not answered yet",
+    "paused: store down": "paused: the store does not answer",
+    "leaving": "draining: the app is leaving the group",
     "stopped": "the app has stopped",
 }
 
@@ -122,12 +122,12 @@ class HealthCheck:
         dead = snapshot.error is not None and (raises or snapshot.state == "stopped")
         if self._silent_since is not None and now - self._silent_since >= silent_s:
             dead = True
-            reasons.append(f"the loop that polls has not turned for {now - self._silent_since:.0f} s")
+            reasons.append(f"the polling loop has not run for {now - self._silent_since:.0f} s")
         elif silent:
-            reasons.append("the loop that polls does not answer within a second")
+            reasons.append("the polling loop has not answered within a second")
         if away_s:
             dead = True
-            reasons.append(f"the application's loop has asked for nothing for {away_s:.0f} s: it hangs, or is too slow")
+            reasons.append(f"the application's loop has not polled for {away_s:.0f} s: it hangs, or is too slow")
         if snapshot.silence is not None:
             reasons.append(str(snapshot.silence))
         stalled = tuple(self._stalled(snapshot, now, stall_s))
@@ -185,5 +185,5 @@ def _waits_for(each: PartitionFigures) -> str:
     if each.phase != "owned":
         return _PHASES.get(each.phase, f"its takeover, which is at {each.phase!r}")
     if each.lowest is None:
-        return "the client to deliver more"
+        return "the client to deliver more records"
     return each.lowest.waits_for

@@ -45,7 +45,7 @@ class Failures:
             name = kind_of(error)
             if count == 1:
                 _log.error(
-                    "%s failed on %s@%d with %s; the next of that kind are counted, and dead letters have a traceback",
+                    "%s failed on %s@%d with %s; further failures of this kind are logged without a traceback",
                     handler,
                     partition,
                     offset,
@@ -53,7 +53,7 @@ class Failures:
                     exc_info=_logged(error),
                 )
             else:
-                _log.error("%s has failed with %s for %d times since the start", handler, name, count)
+                _log.error("%s has failed with %s %d times since the start", handler, name, count)
             told_at *= 10
         self._known[kind] = count, told_at
 

@@ -81,7 +81,7 @@ def test_a_loop_answers_probes_and_prometheus_while_it_handles_and_while_it_wait
     loops.produce(["a", "b", "c"], partition=0)
     consumer = loops.consumer()
     with serve(consumer, port=0) as endpoint, write_health(tmp_path / "health", consumer, every_s=0.1):
-        assert ready(endpoint) == (503, ["the app was not started"])
+        assert ready(endpoint) == (503, ["the app has not been started"])
         consumer.subscribe([loops.topic])
         loop = Loop(consumer)
         assert loop.has_first.wait(PATIENCE_S)

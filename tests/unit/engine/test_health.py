@@ -84,7 +84,7 @@ def test_a_loop_that_does_not_answer_is_dead_after_a_while() -> None:
     silent = probe.after(10.0, last)
     assert silent.live
     assert not silent.ready
-    assert silent.reasons == ("the loop that polls does not answer within a second",)
+    assert silent.reasons == ("the polling loop has not answered within a second",)
     assert not probe.after(30.0, last).live
     assert probe.after(10.0, taken()).ready
 
@@ -129,8 +129,8 @@ def test_a_partition_with_lag_that_does_not_move_is_named_with_what_it_waits_for
 @pytest.mark.parametrize(
     ("stands", "waits_for"),
     [
-        (figures(7, 20), "the client to deliver more"),
-        (figures(None, 20, phase="assigned"), "its former owner to let go, or for the end of that one's lease"),
+        (figures(7, 20), "the client to deliver more records"),
+        (figures(None, 20, phase="assigned"), "its former owner to give it up, or for the end of that owner's lease"),
     ],
 )
 def test_what_a_partition_waits_for_without_a_record(stands: PartitionFigures, waits_for: str) -> None:
@@ -145,7 +145,7 @@ def test_a_partition_that_waits_for_its_takeover_is_named_after_some_seconds() -
     assert probe.after(0.0, taken("running", waits)).reasons == ()
     assert probe.after(4.0, taken("running", waits)).reasons == ()
     [reason] = probe.after(2.0, taken("running", waits)).reasons
-    assert reason.startswith("orders-0 has stood still for 6 s: it waits for its former owner to let go")
+    assert reason.startswith("orders-0 has stood still for 6 s: it waits for its former owner to give it up")
 
 
 def test_what_is_not_known_is_not_a_lag_of_0() -> None:
@@ -209,7 +209,7 @@ def test_with_workers_0_a_handler_silences_the_loop() -> None:
         health = member.app.health(silent_s=0.0)
         goes_on.set()
         assert not health.live
-        assert health.reasons == ("the loop that polls has not turned for 0 s",)
+        assert health.reasons == ("the polling loop has not run for 0 s",)
 
 
 def test_two_probes_at_once_hear_the_same() -> None:

@@ -43,7 +43,7 @@ def test_a_loop_that_is_with_its_records_lives_until_the_broker_takes_them_away(
         assert (health.live, health.ready) == (True, True)
     health = elsewhere(LoopHealth(loop, 1e-9), 1e-9)
     assert (health.live, health.ready) == (False, False)
-    assert health.reasons[0].startswith("the application's loop has asked for nothing for ")
+    assert health.reasons[0].startswith("the application's loop has not polled for ")
 
 
 def test_a_loop_that_waits_for_records_answers(loops: Loops) -> None:

@@ -60,11 +60,11 @@ def test_a_key_is_shown_as_what_it_was_stored(store: RedisClaims, redis_url: str
 def test_where_nothing_is_known_under_a_scope_that_is_said(store: RedisClaims, redis_url: str) -> None:
     """A misspelled scope looks like a key that was never done."""
     asked = ("claims", "show", "4711", "--redis", redis_url, "--scope")
-    assert "nothing at all" not in holdfast("claims", "show", "nobody", *asked[3:], SCOPE).stdout
+    assert "the store has no key" not in holdfast("claims", "show", "nobody", *asked[3:], SCOPE).stdout
     if "keys=hashed" in str(store):  # which scopes they are of is not known
-        assert "nothing at all" not in holdfast(*asked, f"{SCOPE}s").stdout
+        assert "the store has no key" not in holdfast(*asked, f"{SCOPE}s").stdout
         return
-    assert f"under the scope {SCOPE}s: see how it is spelled" in holdfast(*asked, f"{SCOPE}s").stdout
+    assert f"the store has no key in the scope {SCOPE}s: check its spelling" in holdfast(*asked, f"{SCOPE}s").stdout
     assert lines(holdfast(*asked, f"{SCOPE[:-1]}*", "--json"))[-1] == {
         "type": "scope",
         "scope": f"{SCOPE[:-1]}*",

@@ -127,10 +127,10 @@ def test_letters_of_other_tools_are_refused_unless_a_target_is_named(kafka: Kafk
     named = ("--origin", "no-such-topic", "--origin", "foreign.dlq")
     told = holdfast(*asked, code=1).stdout
     assert "5 refused: without a topic in holdfast-origin-topic" in told
-    assert "1 refused: say that they were born in no-such-topic" in told
+    assert "1 refused: from no-such-topic by their headers" in told
     told = holdfast(*asked, *named, code=1).stdout
-    assert "1 refused: born in no-such-topic, which does not exist" in told
-    assert "1 refused: born in foreign.dlq itself" in told
+    assert "1 refused: from no-such-topic, which does not exist" in told
+    assert "1 refused: from foreign.dlq itself" in told
     assert "7 letters sent to foreign" in holdfast(*asked, "--to", "foreign").stdout
     assert [copy.value() for copy in all_of(kafka.bootstrap, "foreign", 7)] == [b"1", b"2", *[b"3"] * 5]
 
@@ -148,7 +148,7 @@ def test_no_header_chooses_where_a_replay_writes(kafka: KafkaServer, redis_url: 
     asked = ("dead-letters", "replay", "--topic", "aims.dlq", "--bootstrap", kafka.bootstrap, "--redis", redis_url)
     told = holdfast(*asked, code=1).stdout
     for origin in ("aims", "aims.payments"):
-        assert f"1 refused: say that they were born in {origin}: if you mean that topic, name it with" in told
+        assert f"1 refused: from {origin} by their headers: if you mean that topic, name it with" in told
     [result] = lines(holdfast(*asked, "--origin", "aims", "--json"))
     assert (result["sent"], result["not_wanted"]) == ({"aims": 1}, 1)
     assert kafka.end_offsets("aims.payments") == {0: 0}

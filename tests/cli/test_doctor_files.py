@@ -100,7 +100,7 @@ def test_no_credential_is_ever_written(here: Here, tmp_path: Path) -> None:
         (".", None, [], "cannot be read (Is a directory)"),
         ("a.yaml", "group.id: billing", [], "YAML is not read: give properties, JSON or TOML"),
         ("a.toml", "group.id = ", [], "this is no TOML"),
-        ("a.json", '{"group.id": }', [], "this is no JSON, from line 1 on"),
+        ("a.json", '{"group.id": }', [], "the file is no valid JSON, from line 1 on"),
         ("a.json", "[1]", [], "no object of names and values"),
         ("a.properties", "group.id", [], "line 1 is no name=value"),
         ("a.properties", "", [], "the file has no settings"),

@@ -51,7 +51,7 @@ def test_a_version_will_do_and_one_place_may_be_enough() -> None:
     [
         (("--kafka", "4.1", "--handler", "20"), "take at most 14 records a poll"),
         (("--kafka", "4.1", *WORK, "--static-id", "a", "--restart", "90"), "group.consumer.max.session.timeout.ms"),
-        (("--kafka", "3.9", *WORK, "--only", "kafka-group"), "no settings for it"),
+        (("--kafka", "3.9", *WORK, "--only", "kafka-group"), "no settings are known for it"),
         (("--kafka", "3.9", *WORK, "--protocol", "consumer"), "came with 4.0"),
         (("--kafka", "new", *WORK), "write it as 3.9"),
         (("--rocketmq", "5.5", *WORK, "--protocol", "consumer"), "only for Kafka"),

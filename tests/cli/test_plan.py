@@ -221,7 +221,7 @@ def test_what_cannot_be_planned_is_one_sentence_and_an_exit_code(
     file = tmp_path / "group.json"
     simple = ("--topics", "orders=3", "--members", "2")
     for content, arguments, code, said in (
-        ("", ("--described", file), 2, "this is no JSON"),
+        ("", ("--described", file), 2, "the file is no valid JSON"),
         ("[]", ("--described", file), 2, "the whole is to be an object"),
         ('{"topics": {"orders": 0}, "members": 1}', ("--described", file), 2, "topics.orders is to be a whole number"),
         ('{"topics": {"o": 1}, "members": [{"id": "a", "instance_id": 1}]}', ("--described", file), 2, "to be a name"),
@@ -259,5 +259,5 @@ def test_a_plan_shows_who_has_what(here: Here) -> None:
 
 def test_what_is_nobodys_is_said(here: Here) -> None:
     told = here("plan", "--topics", "a=10", "--members", "0").stdout
-    assert "nobody has 10 partitions: a-0, a-1, a-2, a-3, a-4, a-5, a-6, a-7 and 2 more" in told
+    assert "10 partitions without an owner: a-0, a-1, a-2, a-3, a-4, a-5, a-6, a-7 and 2 more" in told
     assert "PARTITION" not in told

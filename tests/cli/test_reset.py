@@ -122,7 +122,7 @@ def test_a_reset_is_refused_while_a_process_that_left_the_group_holds_on(shop: S
         session = store.begin(3600.0)
         found = session.acquire(names)
         told = reset(shop, "--to", "earliest", "--yes", "--timeout", "2", code=1)
-        assert "a process that lives still holds" in told
+        assert "a live process still holds" in told
         epochs = [each.epoch for each in found if isinstance(each, Acquired)]
         session.let_go([LetGo(name, epoch, [90]) for name, epoch in zip(names, epochs, strict=True)])
         assert "still works on" in reset(shop, "--to", "earliest", "--yes", code=1)

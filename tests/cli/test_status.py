@@ -85,8 +85,8 @@ class TestStatus:
         monkeypatch.setattr(Interrupt, "before", lambda *_: endpoint.close())  # between two looks
         ran = here("status", endpoint.url, "--watch", "--count", "2", code=3)
         assert ran.stdout.count("g: running") == 1
-        assert "nobody answers" in ran.stderr
-        assert "nobody answers" in here("status", endpoint.url, "--watch", "--count", "2", code=3).stderr
+        assert "no process answers" in ran.stderr
+        assert "no process answers" in here("status", endpoint.url, "--watch", "--count", "2", code=3).stderr
 
     def test_who_is_not_ready_is_exit_code_1_with_the_reason(self, here: Here) -> None:
         with serve(other(), port=0) as endpoint:
@@ -99,7 +99,7 @@ class TestStatus:
             taken.bind(("127.0.0.1", 0))
             port = taken.getsockname()[1]
             told = here("status", f"localhost:{port}", code=3).stderr
-            assert f"nobody answers at localhost:{port} (Connection refused): check the address" in told
+            assert f"no process answers at localhost:{port} (Connection refused): check the address" in told
             taken.listen()
             told = here("status", f"localhost:{port}", "--timeout", "0.1", code=3).stderr
             assert "(no answer in time)" in told
@@ -146,7 +146,9 @@ class TestHealthy:
         with write_health(path, cast("Holdfast", Scripted(False))):
             assert "no 1" in here("healthy", path, code=1).stderr
 
-    @pytest.mark.parametrize(("by_s", "why"), [(-100, "1m 40s ago: the process has ended"), (130, "ahead: the clock")])
+    @pytest.mark.parametrize(
+        ("by_s", "why"), [(-100, "1m 40s ago: the process has ended"), (130, "in the future: the clock")]
+    )
     def test_one_that_is_too_old_or_of_another_time(self, here: Here, tmp_path: Path, by_s: int, why: str) -> None:
         path = tmp_path / "health"
         with write_health(path, cast("Holdfast", Scripted(True)), every_s=3600):
@@ -210,4 +212,4 @@ def test_the_last_look_decides_the_exit_code(here: Here, answers: tuple[str, lis
     left.append(of_two(PartitionFigures(partition=partition(1), phase="owned", watermark=1, log_end=1)))
     told = here("status", url, "--count", "3", "--every", "0.01", code=3)
     assert "lag: 10 in 2 partitions" in told.stdout
-    assert "nobody answers" in told.stderr
+    assert "no process answers" in told.stderr

@@ -44,7 +44,7 @@ def member(name: str, client: str, host: str = "h", instance_id: str | None = No
         (at(11, 10), None, "beyond_end", "the offset is beyond the log's end"),
         (at(4, None, None, leader=None, fault="it has no leader now"), None, "no_leader", "it has no leader now"),
         (at(4, None, None, leader=None, exists=False, fault="no such topic"), None, "gone", "no such topic"),
-        (at(10, 10, given_out=True), None, "given_out", "0 not given out yet; messages in flight are not counted"),
+        (at(10, 10, given_out=True), None, "given_out", "0 not delivered yet; messages in flight are not counted"),
         (at(4, None, None, fault="its leader does not answer"), None, "not_told", "its leader does not answer"),
     ],
 )

@@ -99,9 +99,9 @@ def test_what_cannot_run_is_a_check_that_fails(told: Told) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["shop"], "say module:attribute, such as billing.main:app"),
-        (["shop:"], "say module:attribute"),
-        (["shop:app()"], "say module:attribute"),
+        (["shop"], "write it as module:attribute, such as billing.main:app"),
+        (["shop:"], "write it as module:attribute"),
+        (["shop:app()"], "write it as module:attribute"),
         (["./billing/main.py:app"], "this is a file: say its module, such as billing.main:app"),
         (["/srv/main.py"], "this is a file: say its module, such as main:app --app-dir /srv"),
         (["shpo:app"], "there is no module shpo, looked for in "),

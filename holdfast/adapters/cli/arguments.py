@@ -174,7 +174,7 @@ def redis_url(said: str) -> str:
     lines = [line.strip() for line in text_of("--redis", said[1:]).splitlines()]
     found = [line for line in lines if line and not line.startswith("#")]
     if len(found) != 1:
-        raise SettingError("--redis", said, f"the file has {len(found)} lines: it is to have one, the URL")
+        raise SettingError("--redis", said, f"the file has {len(found)} lines: it must have exactly one, the URL")
     return found[0]
 
 
@@ -203,15 +203,17 @@ def rocketmq_conf(namesrv: str | None, file: str | None) -> dict[str, str]:
     option = "--rocketmq-config"
     conf = {} if file is None else {name: str(value) for name, value in _properties(option, file).items()}
     if unknown := sorted(conf.keys() - set(ROCKETMQ_NAMES)):
-        raise SettingError(option, file, f"{unknown[0]} is not known: it may say {', '.join(ROCKETMQ_NAMES)}")
+        raise SettingError(option, file, f"{unknown[0]} is not a known name: use {', '.join(ROCKETMQ_NAMES)}")
     if namesrv:
         conf["namesrv"] = namesrv
     if not conf.get("namesrv"):
-        raise SettingError("--namesrv", namesrv, f"give host:port of a name server, or {option} with a file that does")
+        raise SettingError(
+            "--namesrv", namesrv, f"give host:port of a name server, or {option} with a file that names one"
+        )
     if ("access_key" in conf) != ("secret_key" in conf):
-        raise SettingError(option, file, "access_key and secret_key belong together: it has one of them")
+        raise SettingError(option, file, "the file has only one of access_key and secret_key: give both")
     if conf.get("tls", "false").lower() not in ("true", "false"):
-        raise SettingError(option, file, "tls is true or false")
+        raise SettingError(option, file, "set tls to true or false")
     return conf
 
 
@@ -228,7 +230,7 @@ def parse_json(text: str, file: str, option: str) -> Any:  # noqa: ANN401 - what
         return json.loads(text)
     except ValueError as error:
         where = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else "somewhere"
-        raise SettingError(option, file, f"this is no JSON, from {where} on") from None
+        raise SettingError(option, file, f"the file is no valid JSON, from {where} on") from None
 
 
 def parse_properties(text: str, file: str, option: str = "--kafka-config") -> dict[str, object]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SHOW = """\
   holdfast claims show 4711 4712 --redis redis://localhost:6379/0 --scope billing/orders
 
-A key is given as the app's people know it. The store tells the text "4711" from the number 4711: both are looked for.
+Write a key as the application knows it. The text "4711" and the number 4711 are two keys: the command looks for both.
 """
 _FORGET = """\
   holdfast claims forget --file keys.txt --redis @redis.url --group billing --topic orders
@@ -44,33 +44,35 @@ _FOUND_AS = {"s": "text", "n": "number", "x": "bytes"}
 
 def add(commands: shared.Commands) -> None:
     """All three commands."""
-    whole = commands.add_parser("claims", help="business keys in the store: look at them, forget them, count them")
+    whole = commands.add_parser("claims", help="show, forget or count the business keys in the store")
     inner = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    made = shared.command(inner, "show", "tell what the store knows of keys", _SHOW)
+    made = shared.command(inner, "show", "show what the store knows about keys", _SHOW)
     _add_keys(made)
     made.set_defaults(run=run_show)
     made = shared.command(inner, "forget", "forget keys, so that their records are handled again", _FORGET)
     _add_keys(made)
     made.add_argument(
-        "--force", action="store_true", help="also what a process that lives is working on: it may then run twice"
+        "--force",
+        action="store_true",
+        help="also forget keys that a live process is working on: their records may then run twice",
     )
-    made.add_argument("--dry-run", action="store_true", help="tell what would be forgotten, change nothing")
+    made.add_argument("--dry-run", action="store_true", help="show what would be forgotten, and change nothing")
     made.set_defaults(run=run_forget, changes=True)
-    made = shared.command(inner, "stats", "count what a namespace holds", _STATS)
+    made = shared.command(inner, "stats", "count the keys, positions and sessions of a namespace", _STATS)
     shared.add_redis(made, "that holds the claims")
     made.set_defaults(run=run_stats)
 
 
 def _add_keys(made: argparse.ArgumentParser) -> None:
     made.add_argument("keys", nargs="*", metavar="KEY")
-    made.add_argument("--stdin", action="store_true", help="keys from standard input, one a line")
-    made.add_argument("--file", metavar="FILE", help="keys from a file, one a line")
+    made.add_argument("--stdin", action="store_true", help="read keys from standard input, one per line")
+    made.add_argument("--file", metavar="FILE", help="read keys from a file, one per line")
     made.add_argument(
-        "--stored", action="store_true", help="keys are given as the store has them: s:TEXT, n:NUMBER, x:HEX"
+        "--stored", action="store_true", help="keys are written as the store keeps them: s:TEXT, n:NUMBER, x:HEX"
     )
-    made.add_argument("--scope", help="what the keys are unique in: the handler's scope=, or GROUP/TOPIC")
-    made.add_argument("--group", help="with --topic: the scope of a handler that names none")
-    made.add_argument("--topic", help="where the records were born")
+    made.add_argument("--scope", help="the scope in which the keys are unique: the handler's scope=, or GROUP/TOPIC")
+    made.add_argument("--group", help="with --topic: the scope of a handler without scope=")
+    made.add_argument("--topic", help="with --group: the topic of the records")
     shared.add_redis(made, "that holds the claims")
 
 
@@ -92,8 +94,8 @@ def run_show(options: argparse.Namespace, output: Output) -> int:
     if lost:
         output.json({"type": "scope", "scope": scope, "known": False})
         output.say(
-            f"nothing at all is known under the scope {shown(scope)}: see how it is spelled (a handler's scope=, or "
-            "GROUP/TOPIC); `holdfast claims stats` lists the scopes that there are"
+            f"the store has no key in the scope {shown(scope)}: check its spelling (a handler's scope=, or "
+            "GROUP/TOPIC); `holdfast claims stats` lists all scopes"
         )
     return 0
 
@@ -166,7 +168,7 @@ class _Forgetting:
             f"{counts['forgotten']:,} {would}forgotten, {counts['held']:,} {would}kept, {counts['absent']:,} absent"
         )
         if unknown:
-            output.say(f"of {unknown:,} more no answer has come: they may be forgotten, all or some")
+            output.say(f"{unknown:,} more without an answer: all or some of them may be forgotten")
         if why is not None:
             output.note(f"ended after {len({key for key, _, _ in self.became}):,} of {self.keys:,} keys")
 
@@ -174,7 +176,7 @@ class _Forgetting:
 _SAID = {
     "forgotten": "forgotten",
     "absent": "absent",
-    "held": "kept: a process that lives is working on it (--force forgets it all the same)",
+    "held": "kept: a live process is working on it (--force forgets it anyway)",
 }
 
 
@@ -203,8 +205,8 @@ def run_stats(options: argparse.Namespace, output: Output) -> int:
             ("keys claimed", found.claimed),
             ("results", found.results),
             ("positions", found.positions),
-            ("sessions that live", found.sessions_live),
-            ("sessions that are dead", found.sessions_dead),
+            ("live sessions", found.sessions_live),
+            ("dead sessions", found.sessions_dead),
         ],
     )
     output.say(f"memory, estimated from samples: {size(found.memory_bytes)}")
@@ -298,9 +300,7 @@ def _row(key: str, found: KeyShown | None) -> list[object]:
     if found.left_s is not None:
         told = f"for {span(found.left_s)} more{', with a result' if found.has_result else ''}"
     elif found.token is not None:
-        lives = (
-            "a process that lives" if found.session_lives else "a process that is dead: who comes next takes it over"
-        )
+        lives = "a live process" if found.session_lives else "a dead process: the next claim takes the key over"
         told = f"by {shown(found.token.partition, 80)}@{found.token.offset}, {lives} (session {found.session})"
     return [shown(key), _type_of(found.key.key), found.state.value, told]
 

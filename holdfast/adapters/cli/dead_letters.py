@@ -34,40 +34,41 @@ _LIST = """\
 _REPLAY = """\
   holdfast dead-letters replay --topic orders.dlq --origin orders --bootstrap localhost:9092 --redis @redis.url
 
-What was replayed into a topic is remembered in the store, for all who share the Redis, and not sent there again. A
-replay that is killed may have sent up to 100 letters that its successor sends once more; with a business key the app
-skips those copies. A letter goes to the topic that its headers name, if you name it too with --origin (several times
-for several topics): whoever may write to the dead letter topic can write any name there. --to names one topic for all.
+The store remembers which letters were replayed into a topic, for all users of that Redis, and no replay sends them
+there again. If a replay is killed, the next one may send up to 100 of its letters once more; with a business key the
+app skips these copies. A letter goes to the topic that its headers name, if you name it too with --origin (several
+times for several topics): whoever may write to the dead letter topic can write any name there. --to names one topic for
+all.
 """
 
 
 def add(commands: shared.Commands) -> None:
     """Both commands."""
-    both = commands.add_parser("dead-letters", help="records that failed for good: look at them, send them back")
+    both = commands.add_parser("dead-letters", help="show or send back records that failed for good")
     inner = both.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    made = shared.command(inner, "list", "show what lies in a dead letter topic, and why", _LIST)
+    made = shared.command(inner, "list", "show the letters in a dead letter topic, with their reasons", _LIST)
     _add_choice(made)
     shared.add_brokers(made)
     made.add_argument("--limit", type=at_least_0, default=20, metavar="N", help="letters shown (default: %(default)s)")
     made.add_argument("--values", action="store_true", help="show the records' values too")
-    made.add_argument("--tracebacks", action="store_true", help="show where each of them failed")
-    made.add_argument("--pending", action="store_true", help="only what was not replayed yet; needs --redis")
-    shared.add_redis(made, "that remembers what was replayed", required=False)
+    made.add_argument("--tracebacks", action="store_true", help="show the traceback of each letter")
+    made.add_argument("--pending", action="store_true", help="only letters that were not replayed yet; needs --redis")
+    shared.add_redis(made, "it remembers which letters were replayed", required=False)
     made.set_defaults(no_store=False)
     made.set_defaults(run=run_list)
-    made = shared.command(inner, "replay", "send letters back to the topic where they were born", _REPLAY)
+    made = shared.command(inner, "replay", "send letters back to the topics of their records", _REPLAY)
     _add_choice(made)
     shared.add_brokers(made)
-    shared.add_store(made, "remembers what was replayed")
+    shared.add_store(made, "it remembers which letters were replayed")
     made.add_argument("--limit", type=at_least_0, metavar="N", help="letters sent at most (default: all)")
-    made.add_argument("--to", metavar="TOPIC", help="send all of them there, also those of other tools")
+    made.add_argument("--to", metavar="TOPIC", help="send all letters to this topic, also those of other tools")
     made.add_argument(
         "--by-key",
         action="store_true",
         help="choose the partition by the key (as `partitioner` in --kafka-config says): for an origin that has got "
         "more partitions since. By default a letter goes to the partition that it came from",
     )
-    made.add_argument("--dry-run", action="store_true", help="tell what would be sent, send and note nothing")
+    made.add_argument("--dry-run", action="store_true", help="show what would be sent; send and note nothing")
     made.add_argument(
         "--yes", action="store_true", help="do not ask, though the target is compacted, or other groups read it"
     )
@@ -77,12 +78,19 @@ def add(commands: shared.Commands) -> None:
 def _add_choice(made: argparse.ArgumentParser) -> None:
     made.add_argument("--topic", required=True, help="the dead letter topic")
     shared.add_partitions(made)
-    made.add_argument("--handler", metavar="NAME", help="only those that this handler gave up")
-    made.add_argument("--error-type", metavar="TYPE", help="only those: shop.errors.Declined, or just Declined")
+    made.add_argument("--handler", metavar="NAME", help="only letters of this handler")
     made.add_argument(
-        "--origin", action="append", metavar="TOPIC", help="only those that were born there; may be given several times"
+        "--error-type", metavar="TYPE", help="only letters with this error: shop.errors.Declined, or just Declined"
     )
-    made.add_argument("--since", type=since_ms, metavar="WHEN", help="only later ones: 2026-11-20T10:00:00Z, or 2h, 7d")
+    made.add_argument(
+        "--origin",
+        action="append",
+        metavar="TOPIC",
+        help="only letters of records from this topic; may be given several times",
+    )
+    made.add_argument(
+        "--since", type=since_ms, metavar="WHEN", help="only letters since then: 2026-11-20T10:00:00Z, or 2h, 7d"
+    )
 
 
 def run_list(options: argparse.Namespace, output: Output) -> int:
@@ -262,10 +270,12 @@ def _tell_result(options: argparse.Namespace, output: Output, result: Result, wh
     if result.already:
         output.say(f"{result.already:,} were replayed before")
     if result.not_wanted:
-        output.say(f"{result.not_wanted:,} left where they are: the filters do not want them")
+        output.say(f"{result.not_wanted:,} left where they are: no filter selects them")
     for reason, refused in result.refused.items():
         output.say(f"{refused:,} refused: {reason}")
     if result.unknown:
-        output.say(f"of {result.unknown:,} more no answer has come: they may have been sent, and are sent again")
+        output.say(
+            f"{result.unknown:,} more without an answer: they may have been sent, and the next run sends them again"
+        )
     if result.stopped is not None:
-        output.say(f"stopped before the end ({result.stopped}); the rest is sent by another run")
+        output.say(f"stopped before the end ({result.stopped}); run it again to send the rest")

@@ -43,7 +43,7 @@ def agreed(
         for each in _effects(topic, groups, letters, Deadline(min(options.timeout, _ASK_S)))
     ]
     if options.no_store:
-        told.append("nothing is remembered (--no-store): whoever replays these letters again sends them again")
+        told.append("nothing is remembered (--no-store): another replay of these letters sends them again")
     for each in told:
         output.json({"type": "effect", "effect": each})
         output.say(each)
@@ -81,7 +81,7 @@ def _effects(topic: str, groups: Collection[str], letters: DeadLetterTool, deadl
     except (UnknownTopic, NotAuthorised):
         return  # its letters are refused; or this user may not know
     except SourceError as error:
-        yield f"who else reads {topic} is not known: {error}"
+        yield f"the other readers of {topic} are unknown: {error}"
         return
     if others:
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""

@@ -74,7 +74,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
     sheets = [each for each in _sheets(options, workload) if options.only in (None, each.name)]
     if not sheets:
-        raise SettingError("--only", options.only, "there are no settings for it here")
+        raise SettingError("--only", options.only, "no settings are known for it")
     for number, sheet in enumerate(sheets):
         output.json(as_json(sheet))
         if number:

@@ -23,8 +23,8 @@ _EXAMPLE = """\
   holdfast group show --group billing --redis redis://localhost:6379/0
   holdfast group remove --group billing --redis redis://localhost:6379/0
 
-A group that is removed has no members and no plan any more; positions and business keys stay, and whoever joins begins
-a plan anew.
+A removed group has no members and no plan any more; positions and business keys stay, and the next member that joins
+begins a new plan.
 """
 
 
@@ -34,7 +34,7 @@ def add(commands: Commands) -> None:
     below = made.add_subparsers(metavar="COMMAND", required=True)
     for name, summary, run in (
         ("show", "members, their leases and what the plan gives them", _show),
-        ("remove", "forget a group: its members, of whom none may live, and its plan", _remove),
+        ("remove", "forget a group: its plan and its members, none of which may be alive", _remove),
     ):
         each = shared.command(below, name, summary, _EXAMPLE)
         each.add_argument("--group", required=True, metavar="NAME", help="the consumer group")
@@ -124,7 +124,7 @@ def _remove(options: argparse.Namespace, output: Output) -> int:
         if not removal.done:
             told = ", ".join(shown(each.client_id) for each in state.members)
             raise GroupActive(
-                f"{options.group} has members that live ({told}): stop them all "
+                f"{options.group} has live members ({told}): stop them all "
                 "first (one that was killed counts until its lease has ended)"
             )
     return 0

@@ -28,13 +28,13 @@ exit code 1: the app is not live (with --ready: not ready), or the file is not t
 
 def add(commands: Commands) -> None:
     """The command and its options."""
-    made = shared.command(commands, "healthy", "whether an app lives, by the file that it writes", _EXAMPLE)
+    made = shared.command(commands, "healthy", "whether an app is alive, by the file that it writes", _EXAMPLE)
     made.add_argument(
         "files",
         nargs="+",
         metavar="FILE",
         type=Path,
-        help="what the app gives to write_health(...); several, as of `holdfast run --processes`: all have to be well",
+        help="what the app gives to write_health(...); several (`holdfast run --processes`): all apps have to be live",
     )
     made.add_argument(
         "--max-age", type=seconds, default=30.0, metavar="S", help="seconds since it was written (default: %(default)g)"
@@ -55,14 +55,14 @@ def _judge(file: Path, options: argparse.Namespace, output: Output) -> int:
         found: Any = json.loads(file.read_text(encoding="utf-8"))
         live, ready, reasons = bool(found["live"]), bool(found["ready"]), list(map(str, found["reasons"]))
     except OSError as error:
-        why = f"cannot be read ({error.strerror}): the app has not begun to write it, or writes elsewhere"
+        why = f"cannot be read ({error.strerror}): the app has not written it yet, or writes another file"
     except (ValueError, TypeError, LookupError):
         why = "is not what write_health() writes: name that file"
     else:
         if age_s > options.max_age:
             why = f"was written {span(age_s)} ago: the process has ended or stands still, or its app had failed"
         elif -age_s > options.max_age:
-            why = f"was written {span(-age_s)} ahead: the clock was set back, and nobody has written since"
+            why = f"was written {span(-age_s)} in the future: the clock was set back, and the app has not written since"
         output.json(
             {"type": "health", "file": str(file), "live": live, "ready": ready, "age_s": age_s, "reasons": reasons}
         )

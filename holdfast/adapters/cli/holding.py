@@ -23,7 +23,7 @@ K = TypeVar("K", bound=Hashable)
 #: Of a command that was killed the next one waits for the lease to end.
 LEASE_S = 10.0
 _AGAIN_S = 0.2
-_FENCED = "this command was silent for longer than its lease and somebody else has taken over: run it again"
+_FENCED = "this command was silent for longer than its lease and another process has taken over: run it again"
 
 
 class Holder(Protocol[K]):
@@ -109,12 +109,12 @@ class Holding(Generic[K]):
             wanted = [each for each in wanted if each not in self.acquired]
             if wanted and deadline.passed:
                 raise StoreRefused(
-                    f"a process that lives still holds {', '.join(map(str, wanted))} in the store: stop it, and try "
+                    f"a live process still holds {', '.join(map(str, wanted))} in the store: stop it, and try "
                     "again (one that was killed counts as alive until its lease has ended)"
                 )
             if wanted and not told:
                 told = True
-                self._tell(f"waiting for a process that holds {', '.join(map(str, wanted[:3]))} in the store")
+                self._tell(f"waiting for the process that holds {', '.join(map(str, wanted[:3]))} in the store")
             if wanted:
                 SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
         return self.acquired

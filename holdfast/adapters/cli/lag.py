@@ -44,7 +44,7 @@ def add(commands: Commands) -> None:
     made.add_argument(
         "--topic", action="append", default=[], metavar="NAME", help="only this topic; may be given several times"
     )
-    made.add_argument("--watch", action="store_true", help="again and again, with rates, until Ctrl-C")
+    made.add_argument("--watch", action="store_true", help="repeat until Ctrl-C, with rates")
     made.add_argument(
         "--every", type=seconds, default=2.0, metavar="S", help="seconds between two looks (default: %(default)g)"
     )
@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
     shared.add_brokers(made)
     shared.add_redis(
         made,
-        "it knows where the group goes on, if that is not as committed; RocketMQ: also the queues' owners",
+        "it has the group's position, if that differs from the committed offset; RocketMQ: also the queues' owners",
         required=False,
     )
     made.set_defaults(run=run)
@@ -169,7 +169,7 @@ def _rates(consumed_s: float | None, produced_s: float | None, catch_up_s: float
 
 def _summary(view: GroupView, lines: list[Line], *, watching: bool) -> str:
     if not lines:
-        return "lag: unknown: the broker does not tell now which topics the group reads"
+        return "lag: unknown: the broker does not report the group's topics now"
     total = Total.of(lines)
     known = total.partitions - total.unknown
     if known:

@@ -132,7 +132,7 @@ class Line:
         elif self.state == "beyond_end":
             parts.append("the offset is beyond the log's end: the topic was made again, or has lost records")
         elif self.state == "given_out" and view.end is not None and view.at is not None:
-            parts.append(f"{view.end - view.at:,} not given out yet; messages in flight are not counted")
+            parts.append(f"{view.end - view.at:,} not delivered yet; messages in flight are not counted")
         elif view.fault:
             parts.append(view.fault)
         if view.position is not None and view.position != view.committed:

@@ -229,7 +229,11 @@ def is_rocketmq(options: argparse.Namespace) -> bool:
     """Which broker is meant. Raises SettingError: both, or none."""
     kafka, rocketmq = options.bootstrap or options.kafka_config, options.namesrv or options.rocketmq_config
     if kafka and rocketmq:
-        raise SettingError("--namesrv", rocketmq, "that is RocketMQ, and --bootstrap is Kafka: give one of the two")
+        raise SettingError(
+            "--namesrv", rocketmq, "--namesrv is for RocketMQ and --bootstrap for Kafka: give one of the two"
+        )
     if not kafka and not rocketmq:
-        raise SettingError("--bootstrap", None, "give host:port of a Kafka broker, or --namesrv with a RocketMQ's")
+        raise SettingError(
+            "--bootstrap", None, "give host:port of a Kafka broker, or --namesrv with RocketMQ's name servers"
+        )
     return bool(rocketmq)

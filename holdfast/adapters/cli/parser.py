@@ -20,7 +20,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong; then where to look. Exit code 2."""
-        self.exit(2, f"{self.prog}: {message}\n{self.format_usage()}{self.prog} --help tells all of it\n")
+        self.exit(2, f"{self.prog}: {message}\n{self.format_usage()}{self.prog} --help shows all options\n")
 
     def _one_line(self) -> str:
         words = [self.prog.replace("%", "%%")]

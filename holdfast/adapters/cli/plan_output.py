@@ -95,7 +95,7 @@ def tell(heading: Heading, made: Forecast, called: Mapping[str, str], about: Seq
         )
     _tell_owners(made, called, output)
     output.say()
-    output.say(f"by {made.assignor}: {made.worth}")
+    output.say(f"forecast by {made.assignor}: {made.worth}")
     if made.paused and made.paused == len(made.before):
         output.say("meanwhile all partitions stop, whether or not they move")
     elif made.paused:
@@ -117,7 +117,7 @@ def _tell_owners(made: Forecast, called: Mapping[str, str], output: Output) -> N
     nobody = [str(each) for each in made.partitions if each not in made.after]
     if nobody:
         told = ", ".join(nobody[:_NAMED]) + (f" and {len(nobody) - _NAMED:,} more" if len(nobody) > _NAMED else "")
-        output.say(f"nobody has {count(len(nobody), 'partition')}: {shown(told, 500)}")
+        output.say(f"{count(len(nobody), 'partition')} without an owner: {shown(told, 500)}")
 
 
 def _place(partition: Partition) -> dict[str, object]:

@@ -30,7 +30,7 @@ def with_positions(view: GroupView, options: argparse.Namespace) -> GroupView:
             try:
                 positions = dict(_positions(tool, admin, [view.partitions[each] for each in ours], options.timeout))
             except SourceError as error:
-                notes.append(f"{topic}: where the group goes on by the store is not known: {error}")
+                notes.append(f"{topic}: the group's position in the store is unknown: {error}")
                 continue
             found |= {each: replace(found[each], position=at, end=end) for each, (at, end) in positions.items()}
     return replace(view, partitions=found, notes=tuple(notes))

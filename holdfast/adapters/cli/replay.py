@@ -167,7 +167,7 @@ class Replay:
         except StoreError as error:
             self.result.unknown += len(sent)
             raise type(error)(
-                f"{len(sent)} letters were sent and could not be noted, another run may send them again: {error}"
+                f"{len(sent)} letters were sent and could not be noted, so another run may send them again: {error}"
             ) from error
         self._in_vain = 0 if sent else self._in_vain + len(outgoing)
         for answer in answers:
@@ -192,14 +192,14 @@ class Replay:
             return None
         if self._way.to is None and topic not in self._way.origins:
             name = shown(topic, 249)
-            self._refuse(f"say that they were born in {name}: if you mean that topic, name it with --origin {name}")
+            self._refuse(f"from {name} by their headers: if you mean that topic, name it with --origin {name}")
             return None
         if topic == letter.record.topic:
-            self._refuse(f"born in {shown(topic)} itself: name another topic with --to")
+            self._refuse(f"from {shown(topic)} itself: name another topic with --to")
             return None
         there = self._partitions_of(topic)
         if not there:
-            self._refuse(f"born in {shown(topic)}, which does not exist or is closed to us: name a topic with --to")
+            self._refuse(f"from {shown(topic)}, which does not exist or refuses this user: name a topic with --to")
             return None
         born = Partition(
             topic, -1 if letter.origin_partition is None else letter.origin_partition, letter.origin_broker

@@ -52,7 +52,7 @@ _KEYS = (
 
 def add(commands: shared.Commands) -> None:
     """The command."""
-    made = shared.command(commands, "reset", "let a group go on from another offset", _EXAMPLE)
+    made = shared.command(commands, "reset", "let a group continue at another offset", _EXAMPLE)
     made.add_argument("--group", required=True, help="the consumer group; all its members are stopped")
     made.add_argument("--topic", required=True)
     shared.add_partitions(made)
@@ -129,8 +129,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
                 _forget(moves, options, tool, store, change)
                 _set({move.partition: move.new for move in moves}, tool, holding, deadline, change)
     if change.messages_forgotten:
-        output.say(f"{change.messages_forgotten:,} messages that were known as done, by their UNIQ_KEY, are forgotten")
-    output.say(f"done: {options.group} goes on from there")
+        output.say(f"{change.messages_forgotten:,} messages known as done by their UNIQ_KEY are forgotten")
+    output.say(f"done: {options.group} continues there")
     return 0
 
 
@@ -235,7 +235,7 @@ def _set(
         if there is None or there.offset != offset:
             raise SourceError(
                 f"read back, the offset of {partition} is {None if there is None else there.offset} instead of "
-                f"{offset}: somebody else sets the group's offsets too; stop them, and try again"
+                f"{offset}: another program sets the group's offsets too; stop it, and try again"
             )
 
 

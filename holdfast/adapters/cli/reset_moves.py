@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 _NOTHING: frozenset[int] = frozenset()
 _SET_BY_OTHERS = (
-    "the offset was set by another tool: the group goes on there, and what is known from there on is dropped"
+    "the offset was set by another tool: the group continues there, and what is known from there on is dropped"
 )
-_REWOUND = "the broker's offset is below what is done: who has reset the group there is honoured, a late commit is not"
+_REWOUND = "the broker's offset is below what is done: a reset by another tool is honoured, a late commit is not"
 _NONE_SINCE = "no record since then: the end is taken"
 _NOT_IN_LOG = "offset {} is not in the log, which has {} to {}: without a reset the group begins at its first record"
 _NEAREST = "no such offset any more: the first is taken"

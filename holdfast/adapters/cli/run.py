@@ -32,7 +32,11 @@ def add(commands: shared.Commands) -> None:
     made = shared.command(commands, "run", "run an application until SIGTERM or Ctrl-C", _EXAMPLE)
     add_application(made)
     add_config(made)
-    made.add_argument("--check", action="store_true", help="say whether it would start, a line a check, and end")
+    made.add_argument(
+        "--check",
+        action="store_true",
+        help="check whether the application would start, with one line per check, and end",
+    )
     made.add_argument(
         "--reload",
         action="store_true",
@@ -40,7 +44,9 @@ def add(commands: shared.Commands) -> None:
     )
     made.add_argument("--offline", action="store_true", help="with --check: ask neither the broker nor the store")
     several = made.add_argument_group("several processes", argument_default=_UNSAID)
-    several.add_argument("--processes", type=processes, metavar="N", help="so many, under one supervisor (default: 1)")
+    several.add_argument(
+        "--processes", type=processes, metavar="N", help="number of processes, under one supervisor (default: 1)"
+    )
     several.add_argument(
         "--static",
         nargs="?",
@@ -53,24 +59,24 @@ def add(commands: shared.Commands) -> None:
         "--restarts",
         type=at_least_0,
         metavar="N",
-        help="of one process in a row, until the supervisor gives up; who has run for a minute begins a new row "
+        help="restarts of a process in a row until the supervisor gives up; a minute of running resets it "
         f"(default: {OPTIONS['restarts'][1]})",
     )
     several.add_argument(
         "--grace",
         type=span_s,
         metavar="TIME",
-        help="what a stop may take in all, such as 25s; then what still runs is killed (default: as long as the app's "
-        "drain_timeout_s and linger_timeout_s say)",
+        help="the time that a stop may take in all, such as 25s; then processes are killed (default: as long as "
+        "the app's drain_timeout_s and linger_timeout_s say)",
     )
     seen = made.add_argument_group("how it is seen", argument_default=_UNSAID)
     seen.add_argument(
         "--port",
         type=port,
         metavar="N",
-        help="answer /live, /ready, /status and /metrics there; 0: any that is free; several processes: from N on",
+        help="serve /live, /ready, /status and /metrics at this port; 0: any free port; several processes: N, N+1, ...",
     )
-    seen.add_argument("--host", help=f"the address of that port (default: {OPTIONS['host'][1]})")
+    seen.add_argument("--host", help=f"the address to listen at (default: {OPTIONS['host'][1]})")
     seen.add_argument(
         "--health-file",
         metavar="FILE",
@@ -79,7 +85,7 @@ def add(commands: shared.Commands) -> None:
     seen.add_argument(
         "--log-level",
         choices=LEVELS,
-        help="of the lines on standard error, if the application sets up no logging itself (default: "
+        help="level of the lines on standard error, unless the application sets up logging itself (default: "
         f"{OPTIONS['log_level'][1]})",
     )
     made.set_defaults(run=run, changes=True, logs_itself=True)
@@ -95,7 +101,10 @@ def add_application(made: argparse.ArgumentParser, *, required: bool = True) -> 
     )
     made.add_argument("--factory", action="store_true", help="APP is a function that returns the app")
     made.add_argument(
-        "--app-dir", default=".", metavar="DIR", help="where modules are looked for first (default: this folder)"
+        "--app-dir",
+        default=".",
+        metavar="DIR",
+        help="the folder in which modules are searched first (default: this folder)",
     )
 
 

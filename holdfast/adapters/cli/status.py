@@ -23,7 +23,7 @@ _EXAMPLE = """\
   holdfast status http://127.0.0.1:9464
   holdfast status localhost:9464 --watch
 
-exit code 1: an app is not live or not ready; 3: nobody answers there
+exit code 1: an app is not live or not ready; 3: no answer
 """
 _PORT = 9464
 _NAMES = ("PARTITION", "PHASE", "OFFSET", "END", "LAG", "IN FLIGHT", "CLAIMS", "OLDEST", "HANDLER", "WAITS FOR")
@@ -41,8 +41,8 @@ class NoAnswer(HoldfastError):
 def add(commands: Commands) -> None:
     """The command and its options."""
     made = shared.command(commands, "status", "what a running process is doing, partition by partition", _EXAMPLE)
-    made.add_argument("url", metavar="URL", help="where its serve(...) listens")
-    made.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    made.add_argument("url", metavar="URL", help="the address at which its serve(...) listens")
+    made.add_argument("--watch", action="store_true", help="repeat until Ctrl-C")
     made.add_argument(
         "--every", type=seconds, default=2.0, metavar="S", help="seconds between two looks (default: %(default)g)"
     )
@@ -82,12 +82,12 @@ def _ask(options: argparse.Namespace) -> list[App]:
     except OSError as error:
         why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
         raise NoAnswer(
-            f"nobody answers at {where} ({why}): check the address, that the process runs, and that it calls "
+            f"no process answers at {where} ({why}): check the address, that the process runs, and that it calls "
             "holdfast.adapters.watching.serve(app, port=...)"
         ) from error
     except (HTTPException, ValueError, TypeError, LookupError) as error:
         raise NoAnswer(
-            f"what answers at {where} is not holdfast's endpoint: name the port that serve(app, port=...) listens at"
+            f"the server at {where} is not holdfast's endpoint: name the port that serve(app, port=...) listens at"
         ) from error
     finally:
         asked.close()

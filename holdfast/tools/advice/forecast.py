@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from holdfast.tools.movement import Movement
 
 #: What a forecast is worth.
-EXACT: Final = "exact: the forecast computes what the group computes"
-NUMBERS: Final = "exact: how many partitions each member has, and how many move; a guess: which ones"
-ESTIMATE: Final = "an estimate: the broker or client that computes the assignment considers more than this forecast"
+EXACT: Final = "exact, as the group computes the same"
+NUMBERS: Final = "counts are exact; which partitions move is an estimate"
+ESTIMATE: Final = "an estimate, since the broker or client that computes the assignment considers more"
 
 #: Kafka's, by the names that members list, and the broker's own ("uniform", "range" of the consumer protocol).
 KAFKA: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform")

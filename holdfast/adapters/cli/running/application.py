@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: The command's argument, in its errors.
 NAME = "MODULE:APP"
-_EXAMPLE = "say module:attribute, such as billing.main:app"
+_EXAMPLE = "write it as module:attribute, such as billing.main:app"
 
 
 def load(target: str, *, factory: bool, folder: str) -> Holdfast:

@@ -37,7 +37,7 @@ def of_source(parts: AppParts, timeout_s: float, *, offline: bool) -> Iterator[C
         yield Check("configuration", "error", str(error))
         return
     if look is None:
-        why = f"a {type(parts.source).__name__} is not looked at from the side"
+        why = f"a {type(parts.source).__name__} cannot be checked from outside"
         yield Check("broker", "skipped", why)
         return
     with closing(look):
@@ -61,7 +61,7 @@ def of_store(parts: AppParts) -> Check:
     if isinstance(claims, MemoryClaims):
         return Check("store", "warning", "MemoryClaims is in this process alone, for tests: use RedisClaims")
     if not isinstance(claims, RedisClaims):
-        return Check("store", "skipped", f"a {type(claims).__name__} is not looked at from the side")
+        return Check("store", "skipped", f"a {type(claims).__name__} cannot be checked from outside")
     try:
         return Check("store", "ok", claims.look())
     except HoldfastError as error:

@@ -17,7 +17,7 @@ _ROCKETMQ = "holdfast.adapters.rocketmq.source.RocketMQSource"
 _PUSH = "holdfast.adapters.rocketmq.push.source.PushSource"
 _LEASED = "holdfast.adapters.rocketmq.grpc.source.LeasedSource"
 _NOT_STATIC = {
-    _ROCKETMQ: "who leaves hands its queues over at once, and who comes back is in the plan within milliseconds",
+    _ROCKETMQ: "a member that leaves hands its queues over at once, and a restarted one is in the plan in milliseconds",
     _PUSH: "RocketMQ's own clients share the queues anew whenever one of them comes or goes",
     _LEASED: "the broker hands out messages one by one, so that a restart moves no queue",
 }

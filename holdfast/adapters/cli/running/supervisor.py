@@ -225,7 +225,7 @@ class Supervisor:
         if not self._stopping:
             self._stop(signal.Signals(number).name, 0)
             return
-        _log.info("a second signal: what runs is handed over")
+        _log.info("a second signal: running records are handed over")
         self._hurry()
 
     def _stop(self, why: str, code: int) -> None:
@@ -255,7 +255,7 @@ class Supervisor:
     def _end_what_hangs(self) -> None:
         now_s = SYSTEM_CLOCK.now()
         if self._hurry_at_s and now_s >= self._hurry_at_s:
-            _log.warning("the grace is nearly over: what runs is handed over")
+            _log.warning("the grace is nearly over: running records are handed over")
             self._hurry()
         if not self._kill_at_s or now_s < self._kill_at_s:
             return

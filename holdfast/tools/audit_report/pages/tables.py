@@ -209,7 +209,7 @@ def _member(run: Run, at: Callable[[int | None], str]) -> Sequence[Cell]:
         run.run[:8],
         at(run.began_ms),
         f"{at(run.ended_ms)} (heard last)" if run.ended == Ended.KILLED else at(run.ended_ms),
-        run.ended,
+        "no end reported" if run.ended == Ended.ALIVE else run.ended,
         run.handled,
         None if run.share is None else f"{run.share:.0%}",
         None if run.skew is None else f"{run.skew:.2f}",

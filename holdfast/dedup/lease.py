@@ -102,7 +102,7 @@ class Lease:
         while not self._stop.wait(pause_s):
             pause_s = self.lease_s * _TRY_AGAIN_AFTER
             if not self.vouched:
-                log.error("session %s is not renewed: nobody has vouched for its work in time", self.session_id)
+                log.error("session %s is not renewed: its process has not reported progress in time", self.session_id)
                 self.stop()
                 return
             try:

@@ -168,7 +168,7 @@ class KeptMembership:
             log.exception("member %s could not look after its group, and tries again", self.id)
             return self._again_s
         if self._silent:
-            log.info("member %s hears of its group again", self.id)
+            log.info("member %s reaches its group again", self.id)
         self._silent = False
         if self._offering is not self._offered:
             return 0.0
@@ -200,7 +200,7 @@ class KeptMembership:
     def _vouched(self) -> bool:
         hung, self._hung = self._hung, not self._lease.vouched
         if self._hung and not hung:
-            log.error("member %s does not say that it lives: nobody has vouched for its work in time", self.id)
+            log.error("member %s sends no heartbeat: its process has not reported progress in time", self.id)
         return not self._hung
 
     def _beat(self, sent_at: float) -> Standing | None:
@@ -281,7 +281,7 @@ class KeptMembership:
         if queues - known:
             some = ", ".join(map(str, sorted(queues)[:_TOLD]))
             rest = f" and {len(queues) - _TOLD} more" if len(queues) > _TOLD else ""
-            log.warning("the strategy gives these queues to nobody, and nobody reads them: %s%s", some, rest)
+            log.warning("the strategy gives these queues to no member, so no member reads them: %s%s", some, rest)
 
     def _leave(self, deadline: Deadline) -> None:
         """Ask until it is answered or too late; others who change the group meanwhile come first a few times."""
@@ -304,7 +304,7 @@ class KeptMembership:
         try:
             return next_plan(view, self._strategy, without=self.id)
         except Exception:
-            log.exception("member %s leaves without a plan for the others: they make it", self.id)
+            log.exception("member %s leaves without a plan for the others: they make one", self.id)
             return None
 
     def _tell(self) -> None:

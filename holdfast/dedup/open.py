@@ -260,7 +260,9 @@ class OpenClaims:
         except AccessRefused as error:
             if not self.ever_open:
                 raise
-            raise StoreLockedOut(f"{error}. By choice the app goes on without the store until then") from error
+            raise StoreLockedOut(
+                f"{error}. Until then the app goes on without the store, as its settings say"
+            ) from error
 
     def look(self, ask: Callable[[], object]) -> None:
         """Ask it in a thread of its own: at once, then now and then."""

@@ -338,7 +338,7 @@ class RedisClaims:
         others = [shard for shard, (before, now) in enumerate(zip(self._ids, ids, strict=False)) if before != now]
         if others:
             log.error(
-                "Redis has lost what it knew: %snamespace %s at %s is not the one that this process was connected to "
+                "Redis has lost its data: %snamespace %s at %s is not the one that this process was connected to "
                 "before (emptied, restarted without its data, or another server). Positions begin again at the "
                 "committed offsets, and keys that were done run again",
                 "" if len(others) == len(ids) else f"shard {', '.join(map(str, others))} of ",

@@ -311,7 +311,7 @@ class Routes:
                 f"{handler.name} would get its own dead letters back, since {matching}: name one that it does not "
                 "match (or register a handler for that topic)"
                 if last is handler
-                else f"what {' and '.join(each.name for each in way)} all fail on would go round for ever, since "
+                else f"a record on which {' and '.join(each.name for each in way)} fail would go round for ever, since "
                 f"{matching}: let {last.name} name one that none of them gets",
             )
 

@@ -73,7 +73,7 @@ def test_while_a_group_rebalances_and_when_it_is_empty_the_numbers_stay_right(cr
     assert [rows(told)[f"{crew.topic}-{number}"][:4] for number in range(3)] == [
         ["?", "4", "10", "6"], ["?", "20", "20", "0"], ["?", "-", "0", "0"],
     ]  # fmt: skip
-    assert "the group rebalances: the broker does not tell now who has what" in told
+    assert "the group rebalances: the broker does not report the partitions' owners now" in told
     crew.settled()
     crew.leave("till-2")
     crew.leave("till-1")

@@ -85,7 +85,7 @@ def test_a_redis_that_was_started_again_in_mid_batch_ends_the_attempt_and_the_ne
         assert isinstance(begun, Begun)
         server.kill()
         server.restart()
-        with pytest.raises(BatchFenced, match="Redis was started again in the middle of it"):
+        with pytest.raises(BatchFenced, match="Redis was started again in the middle of the batch"):
             step(begun.attempt, batches, own.session, _PATIENCE_S)
     with at(server).opened(_PATIENCE_S) as (store, batches), attempt_session(store, batches, 300.0, _PATIENCE_S) as own:
         begun = begin(OF, batches, own, _PATIENCE_S)
@@ -176,7 +176,7 @@ def test_a_store_that_was_emptied_in_mid_batch_says_so(server: RedisServer) -> N
         begun = begin(OF, batches, own, _PATIENCE_S)
         assert isinstance(begun, Begun)
         store.parts().client.flushdb()
-        with pytest.raises(BatchFenced, match="Redis has lost what it knew in the middle of it: it was emptied"):
+        with pytest.raises(BatchFenced, match="Redis has lost its data in the middle of the batch: it was emptied"):
             finish(begun.attempt, batches, own.session, _PATIENCE_S)
 
 

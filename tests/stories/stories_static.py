@@ -97,5 +97,5 @@ def static_kill_in_drain(field: Field) -> None:
     field.kill(a)
     field.until_spread(field.start("a"), b)
     told = [line for line in (field.home / "events.jsonl").read_text().splitlines() if '"SourceTrouble"' in line]
-    if not any("nobody owns" in line for line in told):
+    if not any("no member owns" in line for line in told):
         raise field.error(f"nobody has told of it: {told}")

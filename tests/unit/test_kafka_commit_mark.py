@@ -104,7 +104,7 @@ def test_a_commit_of_a_topic_that_was_deleted_since_is_told_to_say_nothing(caplo
     mark.tell()
     [line] = caplog.messages
     assert "orders-0, orders-1, orders-2, orders-3, orders-4 and 3 more, group g" in line
-    assert "deleted since: it says nothing" in line
+    assert "deleted topic of the same name: it is ignored" in line
 
 
 def test_a_partition_that_was_not_named_anew_commits_under_the_id_that_it_had() -> None:

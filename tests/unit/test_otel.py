@@ -85,5 +85,5 @@ def test_nothing_is_told_of_each_partition_unless_that_is_asked_for(reader: InMe
 
 def test_apps_of_one_group_are_refused() -> None:
     for apps in ((), (Stands(), Stands())):
-        with pytest.raises(SettingError, match="each of another group"):
+        with pytest.raises(SettingError, match="each with a group of its own"):
             export_metrics(*cast("tuple[Holdfast, ...]", apps))

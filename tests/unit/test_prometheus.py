@@ -79,7 +79,7 @@ def test_several_apps_share_the_names_and_differ_in_the_group() -> None:
     assert found[key("holdfast_uptime_seconds", {"group": "other"})] == 0.5
     assert found[key("holdfast_uptime_seconds", {"group": "g"})] == numbered().uptime_s
     for wrong in ((), (app(other), app(other))):
-        with pytest.raises(SettingError, match="each of another group"):
+        with pytest.raises(SettingError, match="each with a group of its own"):
             HoldfastCollector(*wrong)
 
 

@@ -278,7 +278,7 @@ class TestEndpoint:
 
     def test_apps_of_one_group_are_refused(self) -> None:
         for apps in ((), (other(), other())):
-            with pytest.raises(SettingError, match="each of another group"):
+            with pytest.raises(SettingError, match="each with a group of its own"):
                 serve(*apps, port=0)
 
     def test_without_its_extra_metrics_say_what_to_install_and_probes_work(

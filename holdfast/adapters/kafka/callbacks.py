@@ -83,7 +83,7 @@ def guarded(name: str, call: Callable[..., object]) -> Callable[..., None]:
         try:
             call(*args)
         except Exception:  # noqa: BLE001 - the application's code
-            _log.exception("%s failed; it may not leave the client's callback", name)
+            _log.exception("%s failed; the client goes on, since no error may leave its callback", name)
 
     return without_raising
 
@@ -209,7 +209,7 @@ class Callbacks:
         """The client and we would disagree about who has what: the app stops, unless the client is finished anyway."""
         found = faults.as_source_error(error.args[0], what)
         if found.retriable and not isinstance(found, SourceFatal):
-            found = SourceError(f"{found}; the client does not say what it has now: start anew")
+            found = SourceError(f"{found}; which partitions the client has now is unknown: restart this process")
         self.trouble = self.trouble or found
 
     # ---- commits

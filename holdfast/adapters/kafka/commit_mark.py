@@ -107,9 +107,9 @@ class CommitMark:
                 copied = True
                 self._decide(reply, f"it was copied from the cluster {there.cluster} to {here.cluster}: it is honoured")
             elif another and copied:
-                self._decide(reply, "it was copied from another topic of that name, and translated: it is honoured")
+                self._decide(reply, "it was copied from another topic of the same name, and translated: it is honoured")
             elif another:
-                self._decide(reply, "it is of a topic of that name that was deleted since: it says nothing")
+                self._decide(reply, "it is of a deleted topic of the same name: it is ignored")
                 return None
         return Committed(reply.offset, not copied, store="" if copied else said.store)
 

@@ -180,7 +180,9 @@ def _check_owned(conf: Mapping[str, object]) -> None:
             raise SettingError(name, "...", remedy)
     for name in _OWN_FLAGS:
         if name in conf and as_bool(name, conf[name]):
-            raise SettingError(name, conf[name], "leave it out: holdfast commits what is done, the client what it read")
+            raise SettingError(
+                name, conf[name], "leave it out: holdfast commits done records, the client all it has read"
+            )
     if (begins := conf.get("auto.offset.reset")) is not None and str(begins).lower() not in _BEGINNINGS:
         raise SettingError("auto.offset.reset", begins, "use earliest, latest or error")
     if str(conf.get("offset.store.method", "broker")) != "broker":
@@ -204,7 +206,7 @@ def _strategies(conf: Mapping[str, object]) -> tuple[str, ...]:
         raise SettingError(
             "partition.assignment.strategy",
             conf["partition.assignment.strategy"],
-            f"librdkafka knows range, roundrobin and {COOPERATIVE}, and takes none from Python",
+            f"use range, roundrobin or {COOPERATIVE}: librdkafka has no others, and takes none from Python",
         )
     return names
 

@@ -174,14 +174,14 @@ class LoopOffsets:
                 raise differs(
                     _LOST,
                     f"{partition} cannot be committed at {offset}: records below it were not returned to this loop, or "
-                    "are not its any more; they come (again)",
+                    "this loop does not own them any more; they are returned (again)",
                 )
         user, refused = self._driven.user, self._family.ours.refused_marks
         lost = user.lost or refused > self._refused_marks
         user.lost, self._refused_marks = False, refused
         if not targets and lost:
             raise differs(
-                _LOST, "what was returned is not this loop's any more: it comes to its partitions' new owners"
+                _LOST, "this loop does not own the returned records any more: their partitions' new owners get them"
             )
         if not targets:
             raise KafkaException(KafkaError(KafkaError._NO_OFFSET))  # noqa: SLF001 - librdkafka's name
@@ -194,8 +194,8 @@ class LoopOffsets:
             if deadline.passed:
                 raise differs(
                     KafkaError._TIMED_OUT,  # noqa: SLF001 - librdkafka's name
-                    "the store has not acknowledged what is done, so it cannot be committed yet: commit again; once it "
-                    "answers, it is committed in any case",
+                    "the store has not acknowledged the done records, so they cannot be committed yet: commit again; "
+                    "once it answers, they are committed in any case",
                 )
             driven.parts.workers.wake.wait(_LOOK_S)
             driven.work()

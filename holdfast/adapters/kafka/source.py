@@ -318,7 +318,7 @@ class KafkaSource:
             self._brokers.heard()
         self._callbacks.tell_commits()
         if self._refusals is not None and self._refusals.waiting and self._callbacks.assignments != assignments:
-            _log.info("the member of %s is in after %.1f s", self.group, self._refusals.let_in())
+            _log.info("the member of %s has joined after %.1f s", self.group, self._refusals.let_in())
         return batch
 
     def _sort(self, messages: list[Message], batch: Batch) -> Batch:
@@ -374,7 +374,7 @@ class KafkaSource:
                 finished.close()
             sticky, client = self._checked.assignment == "sticky", self._client
             if sticky and client is not None and refused_at_the_door(client, self._callbacks):
-                _log.warning("the brokers do not let the consumer protocol in, though they offer it: joining without")
+                _log.warning("the brokers offer the consumer protocol but refuse it: joining with the classic protocol")
                 self._use(BrokerFeatures(consumer_protocol=False, why=f"the brokers refused the join ({error})"))
         else:
             self._callbacks.met(error, what)

@@ -105,7 +105,7 @@ class Refusals:
             self._since = self._now()
             return SourceFatal(
                 f"{self._group}: {PROPERTY}={self._id} is still another member's ({error.str()}); one that was killed "
-                f"has it until its session ends. Tried again, without a word, for {_REFUSED_S:.0f} s at most"
+                f"has it until its session ends. The member tries again silently, for {_REFUSED_S:.0f} s at most"
             )
         if self._now() - self._since < _REFUSED_S:
             return None

@@ -81,7 +81,7 @@ def check_topics(
         topic, why = next(iter(untold.items()))
         _log.log(
             logging.WARNING if untold.keys() & delays.keys() else logging.INFO,
-            "nobody has checked whether %s keep their records (cleanup.policy, retention.ms): allow this user "
+            "could not check whether %s keep their records (cleanup.policy, retention.ms): allow this user "
             "DESCRIBE_CONFIGS on them, or look yourself; of %s: %s",
             ", ".join(sorted(untold)),
             topic,

@@ -244,7 +244,7 @@ class Offsets:
                 key = queue.broker if is_of_broker(answer) else queue
                 before = away.get(key, _HERE)
                 if key is queue and not before.times:
-                    _log.warning("%s stands still: its broker does not say where the group is there: %s", queue, answer)
+                    _log.warning("%s stands still: its broker does not report the group's offset: %s", queue, answer)
                 if before.until <= now:
                     times = before.times + 1
                     away[key] = _Away(times, now + (BACKOFF.wait_s(times, answer) or _REFUSED_S))

@@ -378,7 +378,9 @@ class RocketMQSource:
                 if self._logs.done(queue, offset):
                     self._watch.note_soon()
         if self._handing_over and not self._offsets.wait(Deadline(_LAST_COMMIT_S), offsets):
-            _log.warning("the last commit of %s is not answered yet: its position in the store holds", sorted(offsets))
+            _log.warning(
+                "the broker has not answered the last commit of %s: the position in the store counts", sorted(offsets)
+            )
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Raises SourceUnavailable: it is not assigned."""

@@ -116,7 +116,7 @@ class Watch:
         for error in self._heartbeat(Deadline(deadline.left_s(_INTRODUCE_S))).values():
             if not isinstance(error, SourceUnavailable):
                 raise error
-            _log.warning("a broker does not hear of us yet: %s", error)
+            _log.warning("a broker does not get this member's heartbeats yet: %s", error)
             self._upkeep.soon(self._heartbeats)
 
     def start(self) -> None:

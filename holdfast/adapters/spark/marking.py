@@ -256,9 +256,9 @@ _SILENT = (
     "longer lease_s"
 )
 _WHY = {
-    Fate.LOST: "Redis has lost what it knew in the middle of it: it was emptied, came back without its data, or a "
+    Fate.LOST: "Redis has lost its data in the middle of the batch: it was emptied, came back without them, or a "
     "replica that was behind has taken over: start the query again, and give Redis persistence",
-    Fate.MOVED: "Redis was started again in the middle of it, or a replica has taken over, which may lack some of the "
+    Fate.MOVED: "Redis was started again in the middle of the batch, or a replica took over that may lack some of the "
     "batch's claims: start the query again, and the batch is done again",
     Fate.TAKEN: "another run of query {query}, or another query on this sink, has begun since, and this driver counts "
     "as dead: keep one run of the query, or give a longer lease_s",

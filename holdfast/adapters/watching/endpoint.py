@@ -78,7 +78,9 @@ def serve(
         return Endpoint(_Server((host, port), pages), has_metrics=has_metrics)
     except (OSError, OverflowError) as error:
         raise SettingError(
-            "host, port", (host, port), f"cannot listen there ({error}): use a free port, 0 for any, on a host of ours"
+            "host, port",
+            (host, port),
+            f"cannot listen there ({error}): use a free port, 0 for any, at an address of this machine",
         ) from error
 
 

@@ -119,4 +119,6 @@ def _written(path: Path, text: str) -> Path:
 
 
 def _unwritable(path: str | Path, error: OSError) -> SettingError:
-    return SettingError("path", str(path), f"cannot be written ({error}): name a file in a folder of ours")
+    return SettingError(
+        "path", str(path), f"cannot be written ({error}): name a file in a folder that this user may write to"
+    )

@@ -191,7 +191,7 @@ class Grant:
         try:
             said = say_done(self.session, claims, results)
         except StoreError as error:
-            log.warning("what is done is not known to the store yet, and will be told again: %s", error)
+            log.warning("the store does not know yet that a call is done; it is told again: %s", error)
             self._owe(claims, results)
             return None
         self._settle(claims)

@@ -78,7 +78,7 @@ class Here:
     def unanswered(self, name: str, error: StoreError) -> None:
         """A body runs without the store's word. Told once an outage."""
         if not self._open:
-            log.warning("the store is down, and %s runs without protection, as it was told to: %s", name, error)
+            log.warning("the store is down, and %s runs without protection, as its settings say: %s", name, error)
         self._open += 1
 
     def answered(self) -> None:

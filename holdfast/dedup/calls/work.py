@@ -260,8 +260,8 @@ class Work:
         if verdict in (Verdict.DONE, Verdict.FENCED) and self._policy.on_fenced == "raise":
             return Fenced(
                 f"{self._name} has run, but its process had lost the key and another call has taken it over (or the "
-                "store has lost its data): drop the result. Who does not renew its session for lease_s is taken for "
-                "dead"
+                "store has lost its data): drop the result. A process that does not renew its session for "
+                "lease_s counts as dead"
             )
         if verdict is None and self._policy.on_unconfirmed == "raise":
             return Unconfirmed(

@@ -100,7 +100,7 @@ class Lifecycle:
             self._reach_store(deadline)
             self._reach_brokers(topics, deadline)
             for topic, following in parts.routes.retry_topics.following.items():
-                _log.info("what fails of %s goes to %s", topic, following)
+                _log.info("failed records of %s go to %s", topic, following)
             if not self._resources.open(parts.workers.coroutines, parts.runtime, parts.stopping):
                 return False
             deadline = Start(parts.settings.startup_timeout_s, parts.runtime, parts.stopping)  # theirs is their own
@@ -205,7 +205,7 @@ class Lifecycle:
             # Ended now, the session would count as dead while its handlers run: the lease decides instead.
             _log.warning(
                 "leaving with %d jobs running, %d records given up with their handlers, and %d not acknowledged by the "
-                "store: others wait for them until the session's lease ends",
+                "store: other members wait for them until the session's lease ends",
                 parts.workers.outstanding,
                 parts.hung.stuck,
                 parts.settling.waiting,

@@ -253,4 +253,4 @@ def check_groups(apps: Sequence[Told]) -> None:
     """Series and reasons go by the group. Raises SettingError: no app, or two of one group."""
     groups = [app.snapshot().group for app in apps]
     if not apps or len(set(groups)) < len(groups):
-        raise SettingError("apps", groups, "give one app or more, each of another group")
+        raise SettingError("apps", groups, "give one app or more, each with a group of its own")

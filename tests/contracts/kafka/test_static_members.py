@@ -192,7 +192,7 @@ def test_under_the_consumer_protocol_the_newer_waits_for_the_older_with_one_line
     until(lambda: len(first.handled) == 40)
     first.stop()  # it comes back: the newer one is who does
     until(lambda: len(owned(second)) == 2)
-    until(lambda: "is in after" in caplog.text)
+    until(lambda: "has joined after" in caplog.text)
     assert len(second.told(SourceTrouble)) == 1
     second.stop(leave=True)
     assert second.handled == []

@@ -193,7 +193,7 @@ def test_what_is_owed_is_paid_whatever_was_raised(caplog: pytest.LogCaptureFixtu
     debts.add(Finish(session, [ONE], [""]))
     until(lambda: not debts)
     assert session.asked == 3
-    assert "will be told again" in caplog.text
+    assert "is sent again" in caplog.text
 
 
 class TestBehind:

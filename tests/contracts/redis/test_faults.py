@@ -274,7 +274,7 @@ class TestEmptied:
         assert answered(lambda: old.claim([claim("k")])) == [Verdict.FENCED]
         assert claims.begin(3600.0).claim([claim("k", 1)]) == [Verdict.NEW]
         claims.begin(3600.0)
-        assert len([line for line in caplog.messages if line.startswith("Redis has lost what it knew")]) == 1
+        assert len([line for line in caplog.messages if line.startswith("Redis has lost its data")]) == 1
         claims.close()
 
 

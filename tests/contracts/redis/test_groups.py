@@ -240,7 +240,7 @@ class TestStrategies:
         read, not_read = queues(2, broker="hz1@b"), queues(2, broker="hz2@b")
         a = group.join("a", [*read, *not_read], strategy=strategy)
         assert a.planned(a).of(a.id) == {*read}
-        assert "to nobody, and nobody reads them: orders-hz2@b-0, orders-hz2@b-1" in caplog.text
+        assert "to no member, so no member reads them: orders-hz2@b-0, orders-hz2@b-1" in caplog.text
         b = group.join("b", [*read, *not_read], strategy=strategy)
         assert {len(b.planned(a, b).of(each.id)) for each in (a, b)} == {1}
         b.membership.leave(Deadline(5.0))
@@ -248,7 +248,7 @@ class TestStrategies:
 
     def test_one_that_leaves_all_queues_out_says_so(self, group: Group, caplog: pytest.LogCaptureFixture) -> None:
         a = group.join("a", EIGHT, strategy=MachineRoom(rooms={"hz1"}))
-        a.until(lambda: "nobody reads them: orders-broker-a-0, " in caplog.text)
+        a.until(lambda: "no member reads them: orders-broker-a-0, " in caplog.text)
         assert not a.own()
 
     def test_it_is_told_the_weights(self, group: Group) -> None:

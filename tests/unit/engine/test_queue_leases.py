@@ -141,7 +141,7 @@ class TestTheLease:
         later = field.successor(patience_s=0.05)
         later.source.deliver(5, 6)
         field.wait(lambda: later.acked == [6])
-        assert later.says("by their claims alone")
+        assert later.says("claims protect its records")
         field.work.let_go()
         field.wait(lambda: later.acked == [5, 6])
         assert sorted(field.work.values()) == ["5", "6"]

@@ -321,7 +321,7 @@ class TestATakeoverWithABacklog:
         rig = Rig(Ramp())
         rig.takes_over()
         rig.go_on(2, 200, 200)
-        [line] = [each.message for each in caplog.records if "the ramp holds" in each.message]
+        [line] = [each.message for each in caplog.records if "the ramp limits the intake" in each.message]
         assert "1 partitions" in line
         assert "ramp=None" in line
 

@@ -117,8 +117,8 @@ def told(group: str, wait_s: float) -> SourceFatal:
     """The error to tell of it."""
     return SourceFatal(
         f"member of {group}: the client has forgotten its brokers and reaches none of them, though they answer others "
-        "(librdkafka issue 5301: a broker that is just starting names none); what it had is given up, and a new client "
-        f"is made in {wait_s:.1f} s"
+        "(librdkafka issue 5301: a broker that is just starting names none); its partitions are given up, and a "
+        f"new client is made in {wait_s:.1f} s"
     )
 
 
@@ -130,7 +130,7 @@ def give_up(consumer: Consumer, deadline: Deadline | None = None) -> None:
         closing.join(deadline.left_s())
         if closing.is_alive():
             _log.warning(
-                "the client of Kafka is not closed in time: its brokers do not answer; it ends with the process"
+                "the Kafka client did not close in time, since its brokers do not answer; it ends with the process"
             )
 
 
@@ -138,7 +138,7 @@ def _close(consumer: Consumer) -> None:
     try:
         consumer.close()
     except Exception as error:  # noqa: BLE001 - nobody waits for it
-        _log.info("the client of Kafka that was given up: %s", error)
+        _log.info("the Kafka client that was given up failed to close: %s", error)
 
 
 def _seconds(conf: Mapping[str, object], name: str, otherwise_ms: int) -> float:

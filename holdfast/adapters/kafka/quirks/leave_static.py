@@ -106,7 +106,10 @@ def _say(conf: Mapping[str, object], member: StaticMember, deadline: Deadline, *
     except Failed as error:
         if leave:
             _log.warning(
-                "%s cannot leave %s for good: %s; others wait for its session", member.static_id, member.group, error
+                "%s cannot leave %s for good: %s; other members wait for its session",
+                member.static_id,
+                member.group,
+                error,
             )
         else:
             _log.warning(

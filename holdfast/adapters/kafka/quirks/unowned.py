@@ -96,8 +96,8 @@ class Watch:
             return
         found, self._found = self._found, frozenset()
         raise SourceUnavailable(
-            f"{self._client.group}: nobody owns {_names(found)}. A static member was killed while it gave them up, and "
-            "came back without a rebalance. This member gives its partitions up and joins anew, so that the group "
+            f"{self._client.group}: no member owns {_names(found)}. A static member was killed while it gave them up, "
+            "and came back without a rebalance. This member gives its partitions up and joins anew, so that the group "
             "shares them out again"
         )
 
@@ -111,7 +111,7 @@ class Watch:
             first = yield from self._look()
             if first is None or not first.unowned:
                 return nothing
-            _log.debug("%s: nobody owns %s now", self._client.group, _names(first.unowned))
+            _log.debug("%s: no member owns %s now", self._client.group, _names(first.unowned))
             yield from _pause(self._between_s)
             return first.unowned if (yield from self._look()) == first else nothing
         except KafkaException as error:

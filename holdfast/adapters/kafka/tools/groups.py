@@ -156,7 +156,7 @@ class KafkaGroupViews:
                         "on the group and on its topics"
                     ) from error
                 why = str(error)
-        notes.append(f"what members subscribe to, and epochs, are not known: {why or 'there is no coordinator'}")
+        notes.append(f"members' subscriptions and epochs are unknown: {why or 'there is no coordinator'}")
         return None
 
     def _members(
@@ -190,11 +190,9 @@ class KafkaGroupViews:
                 )
             )
         if found and not knows:
-            notes.append("the group rebalances: the broker does not tell now who has what")
+            notes.append("the group rebalances: the broker does not report the partitions' owners now")
         if any(each.pattern for each in told.values()):
-            notes.append(
-                "some members subscribe by a pattern: of the topics that match, those are known that are assigned"
-            )
+            notes.append("some members subscribe by a pattern: of the matching topics, only assigned ones are known")
         return tuple(sorted(found, key=lambda each: (each.client_id, each.id)))
 
     # ---- where it is kept

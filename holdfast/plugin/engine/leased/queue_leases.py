@@ -290,8 +290,8 @@ class QueueLeases:
                 lease.passing = True
                 self._tell(
                     SourceTrouble(
-                        error=f"{lease.queue} is another member's, and comes here too, for {patience_s:.1f} s: its "
-                        "records go by their claims alone until it is let go"
+                        error=f"{lease.queue} is another member's, and this client has it too, for {patience_s:.1f} s: "
+                        "only claims protect its records until that member gives it up"
                     )
                 )
             if not lease.passing:

@@ -60,7 +60,7 @@ class Starving:
         waits = [partition for partition, since in self._since.items() if now - since >= _PATIENCE_S]
         if waits:
             _log.info(
-                "the drain ends after %.1f s: of %s and %d others no record is left here, and none is read meanwhile",
+                "the drain ends after %.1f s: %s and %d others have run out of records, and a drain reads none",
                 now - self._began,
                 waits[0],
                 len(waits) - 1,

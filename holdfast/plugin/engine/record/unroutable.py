@@ -23,4 +23,6 @@ def handler_of_unroutable(retry_topic: str, letters: str) -> Handler:
 
 
 def _refuse(record: Record) -> NoReturn:
-    raise Unretriable(f"what {record.topic} brings says where it was born, and this does not: it is nobody's")
+    raise Unretriable(
+        f"records of {record.topic} name their topic of origin, and this one does not: no handler takes it"
+    )

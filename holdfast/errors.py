@@ -3,46 +3,46 @@
     HoldfastError
     ├── SettingError            a setting that cannot work; raised where it is written
     ├── MissingExtraError       an optional dependency is not installed
-    ├── ClientUnusable          a client library is installed and cannot work here: the wrong one, or a part is missing
-    ├── StateError              what is one-way was asked to go back: an app is run twice, or changed while it runs
+    ├── ClientUnusable          a client library is installed but cannot work here: the wrong one, or a part is missing
+    ├── StateError              a call comes too late: an app is run twice, or changed while it runs
     ├── StoreError
-    │   ├── StoreUnavailable    no answer; says nothing about what was asked (retriable)
+    │   ├── StoreUnavailable    no answer; whether the call took effect is unknown (retriable)
     │   │   ├── Unconfirmed     an idempotent function has run, and the store has not answered that it is done
-    │   │   └── StoreLockedOut  the store let this process in, and refuses it now: until somebody mends that (retriable)
-    │   └── StoreRefused        the server answers, and the answer is no (password, version, eviction)
-    │       └── AccessRefused   its credentials, what its user may do, or the server's certificate
+    │   │   └── StoreLockedOut  the store let this process in before, and refuses it now (retriable)
+    │   └── StoreRefused        the server answers and refuses (password, version, eviction)
+    │       └── AccessRefused   the user's credentials or rights are refused, or the server's certificate is not valid
     ├── SourceError
     │   ├── SourceUnavailable   the broker does not answer now (retriable)
-    │   │   └── NoCoordinator   brokers answer, and none coordinates the group
-    │   ├── SourceFatal         this client is finished; a new one may work (retriable)
+    │   │   └── NoCoordinator   brokers answer, but none coordinates the group
+    │   ├── SourceFatal         this client has ended; a new one may work (retriable)
     │   ├── NotAuthorised       the broker refuses these credentials
     │   ├── UnknownTopic        a topic that is subscribed to does not exist
-    │   ├── TopicUnfit          a topic that waits for its records to be tried again would lose them
+    │   ├── TopicUnfit          a retry topic would lose records that wait in it
     │   ├── UnknownGroup        the broker has no such consumer group
     │   ├── StaticIdTaken       another process is the group's member of this static id
     │   ├── SubscriptionDiffers living members of the group subscribe to something else
     │   ├── ClusterDiffers      living members of the group are at another cluster
-    │   ├── ForeignMembers      a broker's group has members that do not go by our plan (retriable)
+    │   ├── ForeignMembers      a broker's group has members that do not follow holdfast's plan (retriable)
     │   └── GroupActive         a group's offsets cannot be set while it has members
-    ├── EventUnreadable         what was read is no event of the audit, or one of a later version
+    ├── EventUnreadable         a line is no audit event, or one of a later version
     ├── DeadLetterError         a dead letter was not acknowledged (retriable)
-    │   └── DeadLetterRefused   its target will never take it: too large, missing, closed to us
+    │   └── DeadLetterRefused   its target will never take it: too large, missing, or closed to this user
     └── HandlerError
         ├── Unretriable         raised *by* handlers: trying again cannot cure this record
-        │   ├── NotJson         a handler asks for a record's JSON, and its value is none
+        │   ├── NotJson         a handler asks for a record's JSON, and its value is not JSON
         │   ├── RecordUnreadable  what the broker delivered cannot be decoded: dead letter, or the app stops
         │   ├── KeyMissing      a record or a call has no business key, and the setting says that is an error
         │   ├── KeyReused       an idempotent function has run for this key with another payload
         │   └── HandlerHung     a handler ran past its timeout and its grace: dead letter, or the app stops
         ├── RegistryUnavailable a schema registry does not answer, or refuses this client (retriable)
-        ├── KeyBusy             an idempotent function is being run for this key by another (retriable)
-        ├── Fenced              an idempotent function has run, and another had taken its key over meanwhile
-        ├── ResultNotStored     an idempotent function has run, and its result cannot be given to later calls
+        ├── KeyBusy             another call is running the idempotent function for this key (retriable)
+        ├── Fenced              an idempotent function has run, but another call had taken its key over
+        ├── ResultNotStored     an idempotent function has run, but its result cannot be given to later calls
         ├── BatchFailed         raised *by* batch handlers: these records failed, the others are done
         └── HandlerFailed       a record failed for good and there is no dead letter: the app stops
 
-Every message says the cause and the remedy. Nothing in holdfast decides by an error's text. Where a page of the
-documentation says more, a traceback ends with its name (`docs`), and so does the command line.
+Every message says the cause and the remedy. No code in holdfast decides by an error's text. If a page of the
+documentation says more, the traceback ends with its name (`docs`), and so does the output of the command line.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _PAGES = "docs/"
 class HoldfastError(Exception):
     """The base of all errors that holdfast raises."""
 
-    #: Whether asking again may help without anybody changing anything.
+    #: Whether the same call may succeed later without a change.
     retriable: ClassVar[bool] = False
     #: The page that explains what happened, and what to do; "" = the message says all.
     page: ClassVar[str] = ""
@@ -76,7 +76,7 @@ class HoldfastError(Exception):
 
     @property
     def docs(self) -> str:
-        """Where that page is; "" = there is none."""
+        """The path of that page; "" = there is none."""
         return f"{_PAGES}{self.page}" if self.page else ""
 
 
@@ -101,16 +101,16 @@ class MissingExtraError(HoldfastError, ImportError):
 
 
 class ClientUnusable(HoldfastError):
-    """A client library is there and cannot work: another that owns its import name, or no native part for this machine.
+    """A client library is installed but cannot work: another one owns its import name, or it lacks the native part.
 
     The message says what to install, or what to use instead.
     """
 
 
 class StateError(HoldfastError):
-    """A move that a one-way state does not have: an app is run twice, a handler registered while it runs.
+    """A call that the state of the app does not allow: an app is run twice, a handler is registered while it runs.
 
-    The message says what to do instead. One that speaks of offsets or phases is a defect in holdfast: please report it.
+    The message says what to do instead. A message about offsets or phases means a defect in holdfast: please report it.
     """
 
 
@@ -121,7 +121,7 @@ class StoreError(HoldfastError):
 
 
 class StoreUnavailable(StoreError):
-    """The store gave no answer. That is no verdict: not claimed, not done, not owned, not let go."""
+    """The store gave no answer. It is unknown whether the call took effect: a claim, a mark or a release may hold."""
 
     retriable = True
 
@@ -129,8 +129,8 @@ class StoreUnavailable(StoreError):
 class Unconfirmed(StoreUnavailable):
     """The function has run, and the store has not answered that its key is done.
 
-    It is asked again in the background until it answers. Called again meanwhile, the key is busy; if this process dies
-    before the answer, another call runs the function again.
+    holdfast repeats the question in the background until the store answers. A call in the meantime finds the key busy.
+    If this process dies before the answer, another call runs the function again.
     """
 
     page = "how-to/decorator.md"
@@ -139,7 +139,7 @@ class Unconfirmed(StoreUnavailable):
 class StoreLockedOut(StoreUnavailable):
     """The store has let this process in before, and refuses its credentials, its commands or its connection now.
 
-    A slip of whoever administers it: nothing runs and nothing is lost until it is mended.
+    Nothing runs and nothing is lost until the store's administrator mends that.
     """
 
 
@@ -198,33 +198,34 @@ class StaticIdTaken(SourceError):
 
 
 class GroupActive(SourceError):
-    """The broker does not let anybody set the offsets of a group that has members."""
+    """The broker lets no client set the offsets of a group that has members."""
 
     page = "how-to/reset.md"
 
 
 class SubscriptionDiffers(SourceError):
-    """Living members of the group subscribe to something else, and what one does not read would be given to it."""
+    """Living members of the group subscribe to other topics or tags, so messages would go to members that do not read
+    them."""
 
     page = "how-to/rocketmq.md"
 
 
 class ClusterDiffers(SourceError):
-    """Living members of the group, in the same namespace of the store, are at another cluster of brokers: what the one
-    has would count for the other."""
+    """Living members of the group, in the same namespace of the store, are at another cluster of brokers: records done
+    in one cluster would count as done in the other."""
 
     page = "how-to/rocketmq.md"
 
 
 class ForeignMembers(SourceError):
-    """A broker's group has members that do not go by our plan, and reads for them what is given to others."""
+    """A broker's group has members that do not follow holdfast's plan and read queues that belong to others."""
 
     page = "how-to/rocketmq.md"
     retriable = True
 
 
 class EventUnreadable(HoldfastError, ValueError):
-    """A line is no event of the audit, or one that this version does not know: pass it over, and count it."""
+    """A line is no audit event, or one that this version does not know: skip it, and count it."""
 
     page = "operations/audit.md"
 
@@ -239,7 +240,7 @@ class DeadLetterError(HoldfastError):
 class DeadLetterRefused(DeadLetterError):
     """The target refuses the letter and always will: it is too large, or the topic is missing or closed to us.
 
-    The record stays unsettled and the app stops: going on would skip it, trying again would never end.
+    The record stays unsettled and the app stops: to go on would skip the record, and retries would never end.
     """
 
     retriable = False
@@ -248,32 +249,32 @@ class DeadLetterRefused(DeadLetterError):
 class LetterTooLarge(DeadLetterRefused):
     """The target takes no letter of that size, in no form that it was tried in.
 
-    A retry topic is passed over then, and the record goes to the dead letter topic at once. What follows where that one
-    refuses it, the handler says: `letter_too_large`.
+    If a retry topic refuses it, the record goes to the dead letter topic at once. If that topic refuses it too, the
+    handler's `letter_too_large` decides.
     """
 
 
 class HandlerError(HoldfastError):
-    """Something about a record's handling."""
+    """A record could not be handled."""
 
 
 class Unretriable(HandlerError):
-    """Raise it in a handler when trying again cannot cure the record (it cannot be decoded, say).
+    """Raise it in a handler when a retry cannot cure the record, for example if it cannot be decoded.
 
     The record goes to the dead letter at once or, without one, stops the app.
     """
 
 
 class NotJson(Unretriable):
-    """A record's value was asked for as JSON, and there is none, or it is something else."""
+    """A handler asked for a record's value as JSON, but the record has no value, or it is not JSON."""
 
     page = "how-to/typed-records.md"
 
 
 class RecordUnreadable(Unretriable):
-    """A record that the broker has delivered cannot be decoded; says which. No handler gets it.
+    """A record that the broker has delivered cannot be decoded. The message names it, and no handler gets it.
 
-    Either the source cannot read the message, or its value is none of the type that the handler asks for (`value=`). A
+    Either the source cannot read the message, or its value does not fit the handler's type (`value=`). A
     handler that asks for a part of a record (`record.text()`, `record.header("n", int)`) gets it raised there.
 
     Args:
@@ -288,7 +289,7 @@ class RecordUnreadable(Unretriable):
 
 
 class RegistryUnavailable(HandlerError):
-    """A schema registry does not answer, or refuses this client. That says nothing about the record: it is tried again
+    """A schema registry does not answer, or refuses this client. The record may be fine: it is tried again
     as the handler's `retry=` says."""
 
     page = "how-to/typed-records.md"
@@ -317,7 +318,8 @@ class KeyBusy(HandlerError):
 class Fenced(HandlerError):
     """The function has run, but this process had lost its key and another call has taken it over: drop the result.
 
-    It may have been run twice. A sink that compares, or work that ends when `current_claim().cancelled`, prevents that.
+    It may have run twice. A sink that compares fences, or work that ends once `current_claim().cancelled`,
+    prevents that.
     """
 
     page = "how-to/decorator.md"
@@ -332,8 +334,8 @@ class ResultNotStored(HandlerError):
 class HandlerHung(Unretriable):
     """A handler ran past its timeout and its grace, and was given up.
 
-    It is not tried again, since that run may still have its effect: this error is the reason in the record's dead
-    letter, or what `app.run()` raises after it has drained everything else, committed below the record and left.
+    The record is not tried again, since that run may still have its effect. This error is the reason in the record's
+    dead letter; or `app.run()` drains everything else, commits below the record, leaves, and raises it.
     """
 
     page = "how-to/slow-handlers.md"
@@ -342,11 +344,11 @@ class HandlerHung(Unretriable):
 class BatchFailed(HandlerError):
     """Raise it in a batch handler to fail some records; all others of the batch count as done.
 
-    Positions that do not fit the handler's list fail all of its records: none would be the one that is meant.
+    Positions that do not fit the handler's list fail all of its records, since it is unclear which are meant.
 
     Args:
         failures: position of the record in the list that the handler got -> what went wrong.
-        items: how long that list is. Whoever lets the error of an inner call pass has another list, of another length.
+        items: the length of that list. It tells the error of an inner call, which has another list, from the handler's.
     """
 
     def __init__(self, failures: Mapping[int, Exception], *, items: int | None = None) -> None:
@@ -361,7 +363,7 @@ class BatchFailed(HandlerError):
         return known and self.items in (None, items)
 
     def fails_all(self, items: int) -> Self:
-        """Say that it has failed all of a list of that length, where its positions do not fit, and why."""
+        """Set the message: the positions do not fit a list of that length, and why, so all of its records failed."""
         wrong = [f"{at!r:.40}" for at in self.failures if at not in range(items)]
         if self.items not in (None, items):
             why = f"its positions are of another list, of {self.items}"

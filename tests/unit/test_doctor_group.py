@@ -370,7 +370,7 @@ CASES: list[tuple[str, Case]] = [
         Case(
             looks(kafka(partitions=[at(each) for each in (*P, Partition("refunds", 0))])),
             looks(kafka(member(1, *P, topics=None), partitions=[at(Partition("refunds", 0))])),
-            says="refunds: offsets that nobody renews",
+            says="refunds: offsets that are not renewed",
         ),
     ),
     (

@@ -203,8 +203,8 @@ def _counted(move: Move, shift: int) -> int:
         raise SettingError(
             "--to",
             f"{shift:+d}",
-            f"in {move.partition} the broker has {move.committed.offset} for the group, and {move.at} is done: nobody "
-            "knows from which of the two to count; name an offset or a time",
+            f"in {move.partition} the broker has {move.committed.offset} for the group, and {move.at} is done: it is "
+            "unclear from which of the two to count; name an offset or a time",
         )
     at = move.at
     if move.committed is not None and not move.committed.marked:

@@ -138,7 +138,7 @@ class GroupView:
     #: Kafka: the group's partition of `__consumer_offsets` by its name's hash, and who leads that partition.
     offsets_partition: int | None = None
     offsets_leader: Node | None = None
-    #: Kafka: for how long the broker keeps offsets that nobody renews, asked where there are such. None = not told.
+    #: Kafka: for how long the broker keeps offsets that are not renewed, asked where there are such. None = not told.
     offsets_retention_s: float | None = None
     members: tuple[MemberView, ...] = ()
     #: Of all topics that a member subscribes to or has, and of all in which the group has an offset.

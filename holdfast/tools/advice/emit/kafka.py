@@ -197,10 +197,10 @@ def _session_reason(workload: Workload) -> str:
         return f"a restart takes at most {workload.restart_s:g} s, less than the session timeout: nothing moves"
     if workload.restarts == "crash":
         return (
-            "nobody reads the partitions of a killed member for this long; below the default of "
+            "the partitions of a killed member are not read for this long; below the default of "
             f"{budget.DEFAULT_SESSION_MS} because members are killed, above the pauses of a live process"
         )
-    return "nobody reads the partitions of a dead member for this long; a member that stops leaves the group at once"
+    return "the partitions of a dead member are not read for this long; a member that stops leaves the group at once"
 
 
 def _group_session_ms(workload: Workload) -> int:
@@ -224,7 +224,7 @@ def _group(workload: Workload, session_ms: int) -> Sheet:
         why = f"a restart takes at most {workload.restart_s:g} s; within the session timeout a static member's "
         why += "partitions wait for it"
     else:
-        why = "nobody reads the partitions of a dead member for this long; the least that brokers allow by default"
+        why = "the partitions of a dead member are not read for this long; the least that brokers allow by default"
     heartbeat_ms = budget.heartbeat_for(session_ms, budget.DEFAULT_GROUP_HEARTBEAT_MS)
     notes = []
     if workload.restarts == "crash" and workload.static_id is None:

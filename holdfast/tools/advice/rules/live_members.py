@@ -37,7 +37,7 @@ def _leaderless(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             some(sorted(missing)),
             "no leader" if watched.kafka else "its broker has no master",
-            "nobody can read or write them, and their lag is not known",
+            "they cannot be read or written, and their lag is unknown",
             "start the brokers that have them",
         )
 
@@ -84,7 +84,7 @@ def _stuck(watched: Watched) -> Iterator[Seen]:
         _GROUP,
         f"{watched.now.state} for at least {watched.apart_s:.0f} s" + (f"; waits for {some(late)}" if late else ""),
         "the rebalance waits for a member that neither polls nor leaves, for max.poll.interval.ms at most (5 min by "
-        "default); meanwhile nobody reads the partitions that move, under an eager assignor all of them",
+        "default); meanwhile no member reads the partitions that move, under an eager assignor all of them",
         "find the member that hangs in its handler, and stop it; then poll while handlers run, as holdfast does, or "
         "set max.poll.interval.ms to a little more than a batch takes",
     )
@@ -170,7 +170,7 @@ def _subscriptions(watched: Watched) -> Iterator[Seen]:
     yield Seen(
         _GROUP,
         found,
-        "a broker keeps one subscription for a group, that of the last heartbeat: nobody reads a queue whose owner "
+        "a broker keeps one subscription for a group, that of the last heartbeat: no member reads a queue whose owner "
         "does not subscribe to its topic, and messages that the tags leave out are skipped for good",
         "give all members the same topics and tags; to change the subscription, use another group, or stop all "
         "members first",
@@ -239,7 +239,7 @@ def _client_doubled(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             member_name(each),
             f"{each.connections} connections of one client id",
-            "these processes count as one member: all of them get and read the same queues, and nobody reads the "
+            "these processes count as one member: all of them get and read the same queues, and no process reads the "
             "queues that the others should have",
             "give each process its own instance name: leave instanceName out, and the client chooses one",
         )

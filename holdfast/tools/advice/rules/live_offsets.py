@@ -81,7 +81,7 @@ def _never_committed(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             some(never),
             "records and an owner, but no committed offset",
-            "the next owner begins where its configuration says: at the end it skips records that nobody has handled, "
+            "the next owner begins where its configuration says: at the end it skips unhandled records, "
             "at the beginning it handles everything again",
             "make sure that members commit; `holdfast reset` sets a starting offset",
         )
@@ -139,7 +139,7 @@ def _gone(watched: Watched) -> Iterator[Seen]:
             some(gone),
             "the group has offsets there, but the topic or partition does not exist",
             "if it is created again, the group begins at an offset of the old one",
-            "delete these offsets, or the group, if nobody needs them",
+            "delete these offsets, or the group, if they are not needed",
         )
 
 
@@ -150,8 +150,8 @@ def _nobody(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             "group",
             f"no member, and {lag:,} records to read",
-            "nobody reads them, and the first member that starts gets all of them at once",
-            "start the group's members; if nobody uses the group any more, delete it",
+            "no member reads them, and the first one that starts gets all of them at once",
+            "start the group's members; if the group is not used any more, delete it",
         )
 
 
@@ -171,7 +171,7 @@ def _expiring(watched: Watched) -> Iterator[Seen]:
     since = "their last commit, since no member subscribes to the topic" if now.members else "the last member's leave"
     yield Seen(
         some(sorted(had - read)),
-        "offsets that nobody renews",
+        "offsets that are not renewed",
         f"the broker deletes them {after}, counted from {since}; then auto.offset.reset decides, and the group skips "
         "or repeats everything",
         "start members before that, or save the offsets (`holdfast lag --json`) and set them again (`holdfast reset`)",

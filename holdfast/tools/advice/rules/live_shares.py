@@ -24,7 +24,7 @@ def _unread(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             some(nobody),
             f"{len(nobody)} partitions of subscribed topics have no owner",
-            "nobody reads them, and their lag grows",
+            "no member reads them, and their lag grows",
             "if they were just added, wait until the clients refresh their metadata (5 min by default); otherwise "
             "restart the member that leads the group, or look for two clients with one id (RocketMQ)",
         )
@@ -68,7 +68,7 @@ def _behind_plan(watched: Watched) -> Iterator[Seen]:
             yield Seen(
                 member_name(member),
                 f"has not given up {some(sorted(kept))} yet" if kept else f"waits for {some(sorted(lacks))}",
-                "nobody reads a partition that moves until its owner gives it up, or the owner's rebalance timeout "
+                "no member reads a partition that moves until its owner gives it up, or the owner's rebalance timeout "
                 "ends",
                 "a member that gives up nothing hangs in its handler: poll while handlers run, or set "
                 "max.poll.interval.ms to a little more than a batch takes",
@@ -118,7 +118,7 @@ def _dead(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             some(sorted(dead)),
             "its lease has expired, and no member has removed it yet",
-            "nobody reads its queues until another member's next heartbeat",
+            "no member reads its queues until another member's next heartbeat",
             "nothing, if it disappears soon; if it stays, no member of the group is alive",
         )
 

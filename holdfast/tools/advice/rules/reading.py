@@ -115,7 +115,7 @@ def _metadata(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             name,
             conf.shown(name),
-            f"the client {often} for added partitions and for new topics that match a pattern: meanwhile nobody reads "
+            f"the client {often} for added partitions and new topics that match a pattern: meanwhile no member reads "
             f"them, and with {RESET}=latest their first records are skipped",
             f"use {_LATE_METADATA_MS}, the default, or less",
         )

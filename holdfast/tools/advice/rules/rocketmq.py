@@ -210,7 +210,7 @@ def _instance(conf: ClientConf) -> Iterator[Seen]:
             conf,
             "instance_name",
             "a member's name is address@instance: two processes on one host with this configuration count as one "
-            "member, so both get the same queues, and nobody gets some others",
+            "member, so both get the same queues, and some others have no owner",
             "leave it out, and each process gets its own; or set a different one for each process",
         )
 
@@ -239,7 +239,7 @@ def _routes(conf: ClientConf) -> Iterator[Seen]:
             conf,
             name,
             "the client sees added queues, and brokers that come back at another address, only after up to "
-            f"{interval_ms / 1000:g} s: meanwhile nobody reads them",
+            f"{interval_ms / 1000:g} s: meanwhile no member reads them",
             "use 30000, the default",
         )
 

@@ -100,7 +100,7 @@ def _session_long(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             SESSION,
             conf.shown(SESSION),
-            f"when a member dies, nobody processes its partitions for {session_ms / 1000:g} s; what producers write "
+            f"when a member dies, its partitions stand still for {session_ms / 1000:g} s; what producers write "
             "meanwhile is a backlog for the member that takes them over",
             f"{enough_ms} is enough"
             + (" for the restart time that you gave" if restart_s and conf.said(STATIC_ID) else ""),

@@ -249,7 +249,7 @@ class ClusterClient(Client):
             self._stale = True
             raise StoreUnavailable(
                 f"the Redis Cluster at {self.where} names {host}:{port} for slot {error.slot_id}, and does not have it "
-                "among its nodes: where a node has another address for us than in the cluster, give address_remap"
+                "among its nodes: if this process needs other addresses than the cluster names, give address_remap"
             )
         if not isinstance(error, exceptions.MovedError):
             return node
@@ -292,7 +292,7 @@ def _not_told(error: Exception, where: object) -> StoreError:
     told = store_error((said or other or [error])[0], where)
     if isinstance(told, StoreRefused) and not isinstance(told, AccessRefused):
         return StoreRefused(
-            f"the Redis at {where} does not say which nodes it has ({said[0]}): of one that is no Redis Cluster, give "
+            f"the Redis at {where} does not list its nodes ({said[0]}): if it is no Redis Cluster, give "
             "the URL as redis:// or rediss://"
         )
     return told

@@ -149,7 +149,7 @@ def check_client(client: redis.Redis) -> None:
     if kwargs.get("decode_responses"):
         raise SettingError("client", "with decode_responses", "the scripts' replies are bytes: leave it out")
     if client.connection is not None:
-        raise SettingError("client", "with single_connection_client", "several threads ask: leave it out")
+        raise SettingError("client", "with single_connection_client", "several threads use the client: leave it out")
     pool = client.connection_pool
     if isinstance(pool, SentinelConnectionPool) and not pool.is_master:
         raise SettingError("client", "of replicas", "they take no writes: use master_for() of redis-py's Sentinel")

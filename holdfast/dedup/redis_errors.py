@@ -120,7 +120,9 @@ def once_let_in(*, before: bool) -> Iterator[None]:
     except AccessRefused as error:
         if not before:
             raise
-        raise StoreLockedOut(f"{error}. This process was let in before; it goes on when it is again") from error
+        raise StoreLockedOut(
+            f"{error}. This process was let in before; it continues when the store lets it in again"
+        ) from error
 
 
 def store_error(error: Exception, where: object) -> StoreError:
@@ -155,7 +157,7 @@ def _access_refused(error: Exception, text: str, where: object) -> AccessRefused
     if _unverified(error):
         return AccessRefused(
             f"the certificate of the Redis at {where} cannot be verified ({text}): name the authority that has signed "
-            "it (ssl_ca_certs), and connect by a host name that stands in it"
+            "it (ssl_ca_certs), and connect by a host name that it contains"
         )
     return None
 

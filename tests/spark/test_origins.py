@@ -113,7 +113,7 @@ def test_a_function_is_not_asked_to_guess_and_a_writer_is_asked(lake: Lake, safe
         lake.put(0, ("b", 1), write=write, safe=safe)
     forgets_prints(lake)  # as if a version that noted none had finished it
     for key in ("a", "b"):
-        with pytest.raises(BatchRefused, match=r"nobody knows by which query .*pyspark.InheritableThread"):
+        with pytest.raises(BatchRefused, match=r"by an unknown query .*pyspark.InheritableThread"):
             lake.put(0, (key, 1), write=write, safe=safe)
     assert written == ["a"]
     assert lake.put(0, ("b", 1), sink="another").finished_before

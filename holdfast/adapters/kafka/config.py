@@ -31,8 +31,8 @@ COOPERATIVE = "cooperative-sticky"
 #: Properties of classic groups. librdkafka refuses to make a client that has one of them and
 #: group.protocol=consumer (rd_kafka_conf_finalize).
 CLASSIC_ONLY = {
-    "session.timeout.ms": "the broker says it: group configuration consumer.session.timeout.ms",
-    "heartbeat.interval.ms": "the broker says it: group configuration consumer.heartbeat.interval.ms",
+    "session.timeout.ms": "the broker sets it: group configuration consumer.session.timeout.ms",
+    "heartbeat.interval.ms": "the broker sets it: group configuration consumer.heartbeat.interval.ms",
     "partition.assignment.strategy": "use group.remote.assignor=uniform or range",
     "group.protocol.type": "it has one value only, leave it out",
 }

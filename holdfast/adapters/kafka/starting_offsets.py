@@ -133,7 +133,7 @@ class StartingOffsets:
             self._said.update(new)
             why = self._why
             if self._when == LATEST and where != "at the end":
-                why = f"{why}, which is meant for what was there before"
+                why = f"{why}, which applies to partitions that were there before"
             said = f"the group {self._group} has no offset in {ranges_of(new)}: it begins {where} ({why})"
             _log.info("%s", said)
 

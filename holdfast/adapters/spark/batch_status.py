@@ -120,7 +120,7 @@ def _as_the_sink_says(
                 f"another stream has the same query= name: {remedy}"
             )
     elif not same and not keys:
-        by = "by another Spark query" if same is False else f"before, nobody knows by which query ({UNTOLD})"
+        by = "by another Spark query" if same is False else f"before by an unknown query ({UNTOLD})"
         raise BatchRefused(
             f"{where} was not written: a batch of this number was finished {by}, and Redis does not remember its keys "
             f"any more: {remedy}"

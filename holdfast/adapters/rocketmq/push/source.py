@@ -306,7 +306,7 @@ class PushSource:
                     return
         self._inbox.close()
         if not client.wait(deadline.left_s()):
-            _log.warning("%s: the client is still shutting down: the process ends when it has", self._group)
+            _log.warning("%s: the client is still shutting down: the process ends afterwards", self._group)
         self._end(servers, deadline)
 
     def _end(self, servers: Servers, deadline: Deadline) -> None:

@@ -270,7 +270,7 @@ def _tell_result(options: argparse.Namespace, output: Output, result: Result, wh
     if result.already:
         output.say(f"{result.already:,} were replayed before")
     if result.not_wanted:
-        output.say(f"{result.not_wanted:,} left where they are: no filter selects them")
+        output.say(f"{result.not_wanted:,} left where they are: the filters do not select them")
     for reason, refused in result.refused.items():
         output.say(f"{refused:,} refused: {reason}")
     if result.unknown:

@@ -59,15 +59,15 @@ def add(commands: shared.Commands) -> None:
         "--restarts",
         type=at_least_0,
         metavar="N",
-        help="restarts of a process in a row until the supervisor gives up; a minute of running resets it "
-        f"(default: {OPTIONS['restarts'][1]})",
+        help="restarts of a process in a row until the supervisor gives up; the count restarts after a minute of "
+        f"running (default: {OPTIONS['restarts'][1]})",
     )
     several.add_argument(
         "--grace",
         type=span_s,
         metavar="TIME",
-        help="the time that a stop may take in all, such as 25s; then processes are killed (default: as long as "
-        "the app's drain_timeout_s and linger_timeout_s say)",
+        help="the time that a stop may take in all, such as 25s; processes that still run then are killed (default: "
+        "as long as the app's drain_timeout_s and linger_timeout_s say)",
     )
     seen = made.add_argument_group("how it is seen", argument_default=_UNSAID)
     seen.add_argument(

@@ -73,7 +73,7 @@ class RedisSession:
         if self._servers.new:  # in a Redis Cluster it may be one shard's
             log.warning(
                 "another server answers session %s than before (a failover, a restart, a slot that moved): the Redis "
-                "at %s. It may lack what was acknowledged last. The keys that this session ended lately are sent again",
+                "at %s. It may lack what was acknowledged last, so this session sends again what it ended lately",
                 self.id,
                 self._scripts.where,
             )
@@ -85,8 +85,8 @@ class RedisSession:
         self._servers.all_told()
         if forgotten:
             log.error(
-                "session %s ends: the Redis at %s may still hold keys that this session has ended, too many to send "
-                "all of them again. Another session begins; keys that this one holds are free when its lease is over",
+                "session %s ends: the Redis at %s may still hold what this session has ended, and that is too much to "
+                "send again. Another session begins; claims of this one are free when its lease is over",
                 self.id,
                 self._scripts.where,
             )
@@ -129,7 +129,7 @@ class RedisSession:
         return True
 
     def _not_said(self, error: StoreError) -> bool:
-        log.warning("the keys that session %s ended lately are sent again at its next renewal: %s", self.id, error)
+        log.warning("session %s sends again what it ended lately, at its next renewal: %s", self.id, error)
         return False
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:

@@ -205,7 +205,7 @@ class Debts:
             except Exception as error:
                 if number not in self._refused:
                     trace = None if isinstance(error, StoreError) else error
-                    log.warning("the store refused a result or a mark; it is sent again: %s", error, exc_info=trace)
+                    log.warning("the store refused the end of a call; it is sent again: %s", error, exc_info=trace)
                     self._refused[number] = debt
             else:
                 self._refused.pop(number, None)

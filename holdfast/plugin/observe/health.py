@@ -1,4 +1,4 @@
-"""Health: whether an app lives, whether it is ready, and which partition stands still, with the reason of each."""
+"""Health: whether an app is live, whether it is ready, and which partitions stand still, with reasons."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from holdfast.timing import Clock
 
-#: A partition that is not taken over after so long is named: a hand-over in good order takes less than a second.
+#: A partition that is not taken over after this time is reported: an orderly hand-over takes less than a second.
 _TAKEOVER_S = 5.0
-#: What a partition waits for that is not owned, by its phase.
+#: Phase -> what a partition that is not owned waits for.
 _PHASES = {
     "assigned": "its former owner to give it up, or for the end of that owner's lease",
     "acquired": "the broker to report the group's offset",
@@ -37,11 +37,11 @@ class Stalled:
     partition: Partition
     #: The lowest offset that is not done; None = the partition is not taken over yet.
     offset: int | None
-    #: Seconds since that was seen first.
+    #: Seconds since the partition was first seen at this offset.
     for_s: float
     #: Offsets that are not done, as far as the log's end is known.
     lag: int | None
-    #: What it waits for, in words.
+    #: What the partition waits for, in words.
     waits_for: str
 
     def __str__(self) -> str:
@@ -55,28 +55,29 @@ class Health:
     """The answer to a probe. Figures are in `Holdfast.snapshot()`."""
 
     state: State
-    #: False: a restart is the only cure. The app has failed, or its loop has not turned for `silent_s`.
+    #: False: only a restart helps. The app has failed, or its polling loop has not run for `silent_s`.
     live: bool
-    #: The group has let the app in, it handles what comes, and is not on its way out. A member that was given no
-    #: partitions is ready.
+    #: True: the app is a member of its group, handles records, and is not leaving. A member without partitions is
+    #: ready.
     ready: bool
-    #: Partitions that have lag and have not moved for `stall_s`, or are not taken over after some seconds. They make an
-    #: app neither dead nor unready: whether a restart helps depends on what they wait for.
+    #: Partitions that have lag and have not advanced for `stall_s`, or are not taken over after some seconds. They
+    #: do not change `live` or `ready`: whether a restart helps depends on what they wait for.
     stalled: tuple[Stalled, ...] = ()
-    #: Why it is not live or not ready, whose brokers do not answer, and what stands still. Empty: all is well.
+    #: Why the app is not live or not ready, which brokers do not answer, which partitions stand still. Empty: no fault
+    #: is known.
     reasons: tuple[str, ...] = ()
 
 
 class Watchable(Told, Protocol):
-    """An app, or a loop with a consumer of ours, as far as probes ask it. Any thread but that of an event loop."""
+    """The part of an app, or of a loop's consumer, that probes call. Any thread but that of an event loop."""
 
     def health(self, *, stall_s: float = ..., silent_s: float = ...) -> Health:
-        """Whether it lives, is ready, and what stands still."""
+        """Return whether the app is live and ready, and which partitions stand still."""
         ...
 
 
 class HealthCheck:
-    """Remembers what was seen, from one question to the next. Any thread, one at a time.
+    """Judges snapshots, and remembers the last one. Any thread, one at a time.
 
     Args:
         clock: of the app's process.

@@ -1,4 +1,4 @@
-"""Joining: a member that its group has not let in yet, or has thrown out, as probes tell it."""
+"""Joining: a member that its group has not let in yet, or has thrown out, as probes report it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Joining:
 
     #: Seconds since it began to wait.
     for_s: float
-    #: The last trouble that the source has told of while it was no member, and how many seconds ago; None = none.
+    #: The last fault that the source reported while it was no member, and its age in seconds; None = none.
     trouble: str | None = None
     trouble_s: float | None = None
 
@@ -32,7 +32,7 @@ class HasName(Protocol):
 
 
 def name_of(source: object) -> str | None:
-    """Return what brokers and tools call a source's member, as far as the source says."""
+    """Return the name of a source's member at brokers and in tools; None = the source has none."""
     return source.member_name if isinstance(source, HasName) else None
 
 

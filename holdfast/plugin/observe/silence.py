@@ -1,4 +1,4 @@
-"""Silence: a source whose brokers do not answer it, as probes tell it."""
+"""Silence: brokers that do not answer a source, as probes report it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Protocol, runtime_checkable
 class Silence:
     """A client has asked its brokers, and none has answered."""
 
-    #: Which brokers.
+    #: The brokers, for example "Kafka at b:9092".
     source: str
-    #: Seconds since one was heard last.
+    #: Seconds since the last answer.
     for_s: float
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A snapshot: what an app knows of itself at one moment, frozen."""
+"""A snapshot: the figures of an app at one moment, frozen."""
 
 from __future__ import annotations
 
@@ -25,64 +25,65 @@ class RecordFigures:
     """Records since the start."""
 
     polled: int = 0
-    #: Their handlers ended well.
+    #: Records handled without an error.
     handled: int = 0
-    #: Attempts that failed (of handlers, and to send a dead letter), and those of handlers that were tried again.
+    #: Failed handler attempts and failed dead-letter sends; handler attempts that followed a failed one.
     failed_attempts: int = 0
     retried: int = 0
     dead_lettered: int = 0
-    #: Duplicates that were not run: known as done by their position, or by their business key.
+    #: Duplicates that were skipped: known as done by their position, or by their business key.
     suppressed_by_position: int = 0
     suppressed_by_key: int = 0
-    #: Not started here, or started and failed after their partition went: the next owner's.
+    #: Left to the next owner: records not started before their partition moved away, and records whose handler failed
+    #: after that.
     handed_back: int = 0
     released: int = 0
-    #: That a former owner had in hand and did not end: they run here once more.
+    #: Records that a former owner started and did not finish; they run here again.
     taken_up: int = 0
-    #: Handlers that ended within a drain, and that outlived it; as reports tell them.
+    #: Records whose handler ended within a drain, and whose handler outlived it, as in `RebalanceReport`.
     drained: int = 0
     abandoned: int = 0
-    #: That the log had deleted (retention) before they were read; at most.
+    #: Upper bound of records that the log deleted (retention) before they were read.
     expired: int = 0
-    #: That the client had gone past, and gave when it was sent back.
+    #: Records that the client skipped, and delivered after holdfast had moved it back.
     client_skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadFigures:
-    """The records that are in the process now."""
+    """Records and handler calls that are in the process now."""
 
     running: int = 0
     in_flight: int = 0
     in_flight_bytes: int = 0
-    #: Handled, and not acknowledged by the store.
+    #: Records handled and not yet acknowledged by the store.
     waiting_for_marks: int = 0
-    #: Calls that run for longer than they may; that were given up and have not ended; all that were given up.
+    #: Calls that run past their timeout; calls that were given up and still run; all calls that were given up.
     overdue: int = 0
     stuck: int = 0
     given_up: int = 0
     partitions_paused: int = 0
     #: Handlers that are paused at the limit of their dead letters.
     handlers_paused: int = 0
-    #: Records a second that the ramp lets through after an assignment; None = it holds nothing back.
+    #: Records a second that the ramp allows after an assignment; None = it limits nothing.
     ramp_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerFigures:
-    """Calls of one handler that have ended. Quick ones are timed several at a time and count with their mean; `max_s`
-    may then be too high by the others of that time, 2 ms as a rule."""
+    """Calls of one handler that have ended. Quick calls are timed several at a time and count with their mean; `max_s`
+    may then be too high by the time of the other calls, usually 2 ms."""
 
     calls: int = 0
     seconds: float = 0.0
     max_s: float = 0.0
-    #: Calls that took no longer than the bound of the same place in `BUCKETS_S`, one place more for all others.
+    #: Number of calls up to the bound at the same index of `BUCKETS_S`, and one more number for all longer calls.
     buckets: tuple[int, ...] = (0,) * (len(BUCKETS_S) + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFigures:
-    """Calls of one kind to the store, each for many items."""
+    """Calls of one kind to the store; each call is for many items."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -91,9 +92,9 @@ class CallFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFigures:
-    """The store, as seen from here."""
+    """The store, as this process sees it."""
 
-    #: The last call was answered. True where there is none.
+    #: The store answered the last call. True without a store.
     up: bool = True
     session: str = ""
     sessions_lost: int = 0
@@ -102,7 +103,7 @@ class StoreFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceFigures:
-    """Rebalances that were reported: gains are, when their effects are over."""
+    """Reported rebalances. A rebalance with gained partitions is reported when its effects are over."""
 
     by_trigger: Mapping[str, int] = field(default_factory=dict)
     #: Sums and maxima of `RebalanceReport.pause_s` and `recovered_s`.
@@ -116,44 +117,44 @@ class RebalanceFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRecord:
-    """A record that has come and is not done."""
+    """A record that was polled and is not done."""
 
     offset: int
     #: The name of its handler.
     handler: str
-    #: Seconds since it became the lowest one that is not done, or since its call began, if that was before. While it
-    #: waits for a worker: no longer than since workers were last given something.
+    #: Seconds since it became the lowest one that is not done, or since its call began, if that was earlier. While it
+    #: waits for a worker: at most the time since a worker got a record last.
     for_s: float
-    #: In words.
+    #: What the record waits for, in words.
     waits_for: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFigures:
-    """One partition that is assigned. Offsets are the next one to read; None = not known."""
+    """One assigned partition. An offset is that of the next record to read; None = unknown."""
 
     partition: Partition
-    #: A phase of `Ownership` in lower case: "owned" is what works.
+    #: A phase of `Ownership` in lower case; records are handled in the phase "owned".
     phase: str
-    #: Everything below is done; the next one to be polled; what the broker has acknowledged; the log's end, as the
-    #: client has heard last.
+    #: The offset below which everything is done; the next one to poll; the committed one that the broker acknowledged;
+    #: the log's end, as the client heard it last.
     watermark: int | None = None
     next: int | None = None
     committed: int | None = None
     log_end: int | None = None
     in_flight: int = 0
-    #: Of those in flight: their key is claimed by another, or a former owner may still work on them.
+    #: Records in flight that wait for a key claimed elsewhere, or for a former owner that may still handle them.
     waiting_for_claims: int = 0
-    #: Rises at each change of ownership: what records of now carry as their fence.
+    #: Grows at each change of the partition's owner; records carry it in their fence.
     epoch: int | None = None
-    #: The lowest of those in flight: all others may be done, and the offset to commit is still this one's.
+    #: The lowest record in flight. All others may be done, and the offset to commit is still this record's.
     lowest: OpenRecord | None = None
-    #: Of a retry topic that is paused: when its next record is due, in milliseconds since 1970.
+    #: When the next record of a paused retry topic is due, in milliseconds since 1970.
     next_retry_ms: int | None = None
 
     @property
     def lag(self) -> int | None:
-        """Offsets that are not done yet."""
+        """Offsets that are not done yet; None = unknown."""
         if self.log_end is None or self.watermark is None:
             return None
         return max(0, self.log_end - self.watermark)
@@ -177,7 +178,7 @@ class SourceFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFigures:
-    """Events of the audit that were taken, and that were given up: no room, or their sink has lost them."""
+    """Audit events that were accepted, and those that were dropped: the buffer was full, or the sink lost them."""
 
     events: int = 0
     dropped: int = 0
@@ -185,51 +186,51 @@ class AuditFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All figures of one app, taken between two steps of its loop: they fit together as the loop sees them.
+    """All figures of one app, taken between two steps of its loop, so that they fit together.
 
-    What workers do meanwhile (the handlers that run, the calls that have just ended) is as of the loop's last look, a
-    few milliseconds ago. Counters begin at 0 with the app and only grow.
+    Figures of the workers (running handlers, calls that have just ended) are those of the loop's last look, some
+    milliseconds ago. Counters begin at 0 with the app and only grow.
     """
 
     state: State
     group: str
-    #: What brokers and tools call this member; None = the source does not say.
+    #: This member's name at brokers and in tools; None = the source has none.
     member: str | None = None
-    #: Milliseconds since 1970 when it was taken.
+    #: When the snapshot was taken, in milliseconds since 1970.
     at_ms: int
     #: Seconds since `run()`.
     uptime_s: float = 0.0
-    #: Why the app stops or has stopped, where that is an error.
+    #: The error that stops or has stopped the app.
     error: str | None = None
-    #: The name of that error's class: `error` may have what a handler's own error says, and that is the application's.
+    #: The name of that error's class. The text in `error` may come from a handler, so endpoints show the class alone.
     error_type: str | None = None
     records: RecordFigures = RecordFigures()
     load: LoadFigures = LoadFigures()
-    #: By the handler's name.
+    #: Handler's name -> its calls.
     handlers: Mapping[str, HandlerFigures] = field(default_factory=dict)
     store: StoreFigures = field(default_factory=StoreFigures)
     rebalances: RebalanceFigures = field(default_factory=RebalanceFigures)
     audit: AuditFigures = AuditFigures()
-    #: In order; of a source without partitions empty.
+    #: Sorted; empty for a source without partitions.
     partitions: tuple[PartitionFigures, ...] = ()
-    #: The brokers do not answer; None = they do, as far as the source looks.
+    #: Set while the brokers do not answer; None = they answer, as far as the source checks.
     silence: Silence | None = None
-    #: The group has not let this member in, or has thrown it out; None = it is a member.
+    #: Set while the group has not let this member in, or has thrown it out; None = it is a member.
     joining: Joining | None = None
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions; None where it is not known of each: what is not known is not 0."""
+        """The lag of all partitions; None while the lag of one is unknown."""
         return self.lag_known if self.partitions and not self.lag_unknown_in else None
 
     @property
     def lag_known(self) -> int:
-        """Of those partitions of which it is known."""
+        """The lag of the partitions whose lag is known."""
         return sum(each.lag or 0 for each in self.partitions)
 
     @property
     def lag_unknown_in(self) -> int:
-        """Partitions of which it is not known: the log's end was not heard yet, or they wait for their take-over."""
+        """Number of partitions whose lag is unknown: the log's end is unknown, or the takeover is not over."""
         return sum(each.lag is None for each in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:
@@ -242,15 +243,15 @@ class Snapshot:
 
 
 class Told(Protocol):
-    """An app, as far as exporters ask it. Any thread but that of an event loop."""
+    """The part of an app that exporters call. Any thread but that of an event loop."""
 
     def snapshot(self) -> Snapshot:
-        """The figures of now, within about a second."""
+        """The current figures, within about a second."""
         ...
 
 
 def check_groups(apps: Sequence[Told]) -> None:
-    """Series and reasons go by the group. Raises SettingError: no app, or two of one group."""
+    """Metrics and reasons are labelled by group, so each app needs its own. Raises SettingError."""
     groups = [app.snapshot().group for app in apps]
     if not apps or len(set(groups)) < len(groups):
         raise SettingError("apps", groups, "give one app or more, each with a group of its own")

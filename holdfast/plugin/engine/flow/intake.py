@@ -102,8 +102,8 @@ class Intake:
         if left_s is not None and self.climb.held and lag is not None and not self._told:
             self._told = True
             _log.info(
-                "the ramp limits the intake after %d new partitions with a lag of %.0f: %.0f records/s in all until "
-                "that is worked off, for %.0f s at most, then faster; Settings(ramp=None) takes all at once",
+                "the ramp limits the intake after a takeover of %d partitions with a lag of %.0f: %.0f records/s in "
+                "all until that is worked off, for %.0f s at most, then faster; Settings(ramp=None) takes all at once",
                 len(self.new_partitions),
                 lag,
                 self.climb.rate,

@@ -81,6 +81,20 @@ class Held:
     foreign: Foreign
 
 
+@dataclass
+class Invoice:
+    payment: Payment
+
+
+@dataclass
+class Positive:
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number <= 0:
+            raise ValueError("the number has to be above 0")
+
+
 class Book(StandardTypedDict):
     title: str
 
@@ -192,6 +206,21 @@ class TestKinds:
     def test_a_type_whose_annotations_name_nothing_is_told_at_once(self, kind: Any) -> None:
         with pytest.raises(SettingError, match=r"^value=.*Nowhere.* has to be imported"):
             deserializer(kind)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_dataclass_checks_itself() -> None:
+    assert read(Positive, {"number": 1}) == Positive(1)
+    with pytest.raises(ValueError, match="has to be above 0"):
+        read(Positive, {"number": 0})
+
+
+def test_a_pydantic_model_in_a_dataclass_is_read_by_pydantic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingError, match="msgspec does not know the type Payment: give a pydantic model"):
+        deserializer(Invoice)
+    without(monkeypatch, "msgspec")
+    found = read(Invoice, {"payment": {"order_id": 1, "amountInCents": 5}})
+    assert found == Invoice(Payment(order_id=1, amountInCents=5))
 
 
 def test_a_struct_is_read_by_msgspec() -> None:

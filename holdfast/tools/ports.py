@@ -94,7 +94,8 @@ class OffsetTool(Protocol):
     def set(self, offsets: Mapping[Partition, int], deadline: Deadline) -> None:
         """Set the group's offsets so that they count as set by a person: without the mark of holdfast's own commits.
 
-        Raises GroupActive: the broker refuses it while the group has members; nothing, or a part of it, is set.
+        Raises GroupActive: the broker refuses it while the group has members, and nothing is set. SourceError: nothing,
+        or a part of it, is set.
         """
         ...
 

@@ -87,7 +87,7 @@ def test_a_table_has_what_was_finished_whatever_dies_or_comes_late(
         table.finished(table.attempt(0, query="q2"))
     with pytest.raises(BatchFenced, match="knows a later attempt"):
         table.write(frozen, ("a", 9), ("x", 9))
-    monkeypatch.setattr(DeltaTable, "check", lambda self, batch: None)
+    monkeypatch.setattr(DeltaTable, "check", lambda self, batch, *, alone=False: None)
     with pytest.raises(BatchFenced, match="knows a later attempt"):
         table.write(frozen, ("a", 9), ("x", 9))
     assert table.read() == sorted([("a", 1), ("b", 2), ("c", 2), ("late", 2), *gone])

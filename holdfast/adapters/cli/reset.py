@@ -215,6 +215,9 @@ def _set(
     change.became = Became.PERHAPS
     try:
         tool.set(wanted, deadline)
+    except GroupActive:
+        change.became = Became.NOTHING
+        raise
     except SourceUnavailable as error:
         raise SourceUnavailable(f"the offsets may have been set, all or some of them: {error}; run it again") from error
     change.became = Became.OFFSETS

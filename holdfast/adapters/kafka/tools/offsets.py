@@ -131,11 +131,13 @@ class KafkaOffsetTool(TopicView):
         )
         what = f"setting the offsets of {self.group}"
         reply = self.admin.answer(asked[self.group], deadline, what)
+        errors = [each.error for each in reply.topic_partitions]
+        # One request, which the coordinator refuses as a whole while the group has members.
+        if errors and errors[0] is not None and all(each is not None and each.code() in _ACTIVE for each in errors):
+            raise GroupActive(
+                f"{what} at {self.where}: the broker refuses while the group has members "
+                f"({errors[0].name()}); stop them all, and try again"
+            )
         for each in reply.topic_partitions:
-            if each.error is not None and each.error.code() in _ACTIVE:
-                raise GroupActive(
-                    f"{what} at {self.where}: the broker refuses while the group has members "
-                    f"({each.error.name()}); stop them all, and try again"
-                )
             if each.error is not None:
                 raise faults.as_source_error(each.error, f"{what} in {each.topic}-{each.partition} at {self.where}")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _TAKEOVER_S = 5.0
 #: Phase -> what a partition that is not owned waits for.
 _PHASES = {
+    "unnamed": "the broker to report which log it is",
     "assigned": "its former owner to give it up, or for the end of that owner's lease",
     "acquired": "the broker to report the group's offset",
     "resetting": "the store to record the group's new offset",

@@ -134,7 +134,8 @@ class PartitionFigures:
     """One assigned partition. An offset is that of the next record to read; None = unknown."""
 
     partition: Partition
-    #: A phase of `Ownership` in lower case; records are handled in the phase "owned".
+    #: A phase of `Ownership` in lower case; records are handled in the phase "owned". "unnamed": the broker has not
+    #: reported which log it is.
     phase: str
     #: The offset below which everything is done; the next one to poll; the committed one that the broker acknowledged;
     #: the log's end, as the client heard it last.

@@ -300,7 +300,7 @@ class TestTwoBrokers:
 
             field.wait(lambda: "client to deliver" in stalled(first).get("broker-b", ""))
             second = field.app("second")  # not before: it may be given all queues of that broker
-            field.wait(lambda: "takeover" in stalled(second).get("broker-b", ""))
+            field.wait(lambda: "the broker to report" in stalled(second).get("broker-b", ""))
             assert first.told(SourceTrouble)
         finally:
             field.server.start_broker("broker-b")

@@ -130,6 +130,7 @@ def test_a_partition_with_lag_that_does_not_move_is_named_with_what_it_waits_for
     ("stands", "waits_for"),
     [
         (figures(7, 20), "the client to deliver more records"),
+        (figures(None, 20, phase="unnamed"), "the broker to report which log it is"),
         (figures(None, 20, phase="assigned"), "its former owner to give it up, or for the end of that owner's lease"),
     ],
 )

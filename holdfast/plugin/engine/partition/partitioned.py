@@ -408,7 +408,7 @@ def _figures(
     partition: Partition, owner: Ownership | None, end: int | None, due_ms: int | None, lowest: OpenRecord | None
 ) -> PartitionFigures:
     if owner is None or not owner.owned:
-        phase = "assigned" if owner is None else owner.phase.name.lower()
+        phase = "assigned" if owner is None else owner.phase.name.lower() if owner.name else "unnamed"
         return PartitionFigures(partition=partition, phase=phase, log_end=end)
     return PartitionFigures(
         partition=partition,

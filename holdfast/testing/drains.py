@@ -46,8 +46,19 @@ class Drains:
 
 def dry(engine: Engine | Driven | None) -> AbstractSet[Partition]:
     """Partitions that it may read, of which no record is left to start, and whose logs go on."""
+    ends = _ends_of_empty(engine)
+    return {partition for partition, (end, following) in ends.items() if end is not None and end > following}
+
+
+def may_be_dry(engine: Engine | Driven | None) -> bool:
+    """Whether there are dry partitions, or may have been: a log whose topic was just deleted has no end."""
+    return bool(dry(engine)) or any(end is None for end, _ in _ends_of_empty(engine).values())
+
+
+def _ends_of_empty(engine: Engine | Driven | None) -> dict[Partition, tuple[int | None, int]]:
+    """Of partitions without a record left to start: where the log ends, if that is known, and what is read next."""
     if engine is None or not isinstance(engine.family, Partitioned):
-        return set()
+        return {}
     owners = engine.family.owners
     empty = [
         owner.partition
@@ -55,7 +66,7 @@ def dry(engine: Engine | Driven | None) -> AbstractSet[Partition]:
         if owner.open and engine.parts.intake.lets_in(owner.partition) and not _left(owner)
     ]
     ends = engine.family.source.end_offsets(empty)
-    return {each for each in empty if ends.get(each, 0) > owners[each].next_offset}
+    return {each: (ends.get(each), owners[each].next_offset) for each in empty}
 
 
 def has_drained(engine: Engine | Driven | None) -> bool:

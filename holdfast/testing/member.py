@@ -21,7 +21,7 @@ from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, Overrun, Rewi
 from holdfast.plugin.ports import CommitFate
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.testing.client import Client
-from holdfast.testing.drains import dry, has_drained
+from holdfast.testing.drains import has_drained, may_be_dry
 from holdfast.testing.work import Curable, Hopeless, Work
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Member(ABC):
             record = stage.placed_at(self, event.partition, event.offset)
             if isinstance(event, Overrun):
                 hurried = self.hurried or has_drained(self.engine)
-                judges.overran(self.name, record, hurried=hurried, starving=bool(dry(self.engine)))
+                judges.overran(self.name, record, hurried=hurried, starving=may_be_dry(self.engine))
             elif isinstance(event, HandlerOverdue):
                 judges.overdue(self.name, record)
             else:

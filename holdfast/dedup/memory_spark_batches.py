@@ -148,12 +148,6 @@ class MemoryBatches:
             self._state.answer()
             self._state.sessions.pop(session, None)
 
-    def forget(self, batch: BatchId) -> None:
-        """Forget it."""
-        with self._state.lock:
-            self._state.answer()
-            self._sinks.get(batch.sink, _Sink()).finished.pop(batch.query, None)
-
     def done(self, scope: str, keys: Sequence[str]) -> list[bool]:
         """Which keys are done."""
         with self._state.lock:

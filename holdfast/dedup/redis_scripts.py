@@ -60,7 +60,6 @@ _PARTS = {
     "batch_fate": ("common", "server", "batch"),
     "batch_done": ("common", "keys", _LAYOUT),
     "batch_give_up": ("common",),
-    "batch_forget": ("common", "batch"),
 }
 #: These end work or free memory: they have to go on when memory is full, or nothing would ever be settled.
 _ALLOW_OOM = frozenset(
@@ -68,7 +67,7 @@ _ALLOW_OOM = frozenset(
     | {"mark", "restate", "let_go", "poll", "release", "drop"}
     | {"show", "forget", "set_position"}  # a tool's, which may be what makes room
     # A group that cannot give queues to those who are left would stop their work.
-    | {"batch_finish", "batch_fate", "batch_done", "batch_give_up", "batch_forget"}
+    | {"batch_finish", "batch_fate", "batch_done", "batch_give_up"}
     | {"group_beat", "group_offer", "group_look", "group_publish", "group_leave", "group_restore", "group_remove"}
 )
 

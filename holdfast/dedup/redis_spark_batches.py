@@ -127,10 +127,6 @@ class RedisBatches:
             "batch_give_up", [ScriptCall([self._sessions], [*_NOBODY, encode(session)])], durable=True
         )
 
-    def forget(self, batch: BatchId) -> None:
-        """Forget it."""
-        self._ask("batch_forget", batch, "")
-
     def done(self, scope: str, keys: Sequence[str]) -> list[bool]:
         """Which keys are done."""
         if not keys:

@@ -40,7 +40,6 @@ decides nothing, and says what has happened.
 | | it began in another life of the server | - | MOVED |
 | | its session is dead | - | SILENT |
 | | else | - | LIVES |
-| forget(batch) | - | no batch of its query is finished any more; `last` and keys stay | - |
 | give_up(session) | - | it is gone: its keys may be taken over, unless its attempt is finished | - |
 
 All calls may be asked again after no answer. They carry no call generation: what arrives late meets a session that
@@ -194,11 +193,6 @@ class BatchAttempts(Protocol):
 
     def give_up(self, session: str) -> None:
         """Whatever this session was the life of ends, unless it is finished."""
-        ...
-
-    def forget(self, batch: BatchId) -> None:
-        """Forget what its query has finished, whose name nobody uses again. Its keys stay done, and the sink's last
-        finished attempt stays that."""
         ...
 
     def done(self, scope: str, keys: Sequence[str]) -> list[bool]:

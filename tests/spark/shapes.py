@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from holdfast.adapters.spark import BatchFenced, BatchRefused, idempotent_sink, writers
+from holdfast.adapters.spark import idempotent_sink, writers
 from tests.spark.gates import GatedWriter
 
 if TYPE_CHECKING:
@@ -91,39 +89,6 @@ class Partition(Ours):
 
     def rows(self, spark: SparkSession, place: Place) -> DataFrame:
         return self.writer(place).read(spark)
-
-
-class PartitionCompacted(Partition):
-    """The same, and its files are put together again and again meanwhile, what was replaced removed at once."""
-
-    name = "partition-compacted"
-
-    def __init__(self) -> None:
-        self._compacting: dict[str, threading.Thread] = {}
-
-    def start(self, orders: DataFrame, place: Place, gate: Gate) -> StreamingQuery:
-        query = super().start(orders, place, gate)
-        lake = self.writer(place)
-        # A short lease: the one of a driver that was killed is waited for.
-        sink = idempotent_sink(place.name, key="order_id", claims=place.redis, write=lake, lease_s=3, patience_s=5)
-
-        def compact() -> None:
-            while query.isActive:
-                try:
-                    [done] = sink.compact(orders.sparkSession, grace_s=0)
-                except (BatchFenced, BatchRefused):
-                    continue  # the machine is busy; or the one before was killed, and its lease goes on
-                with (place.folder / "compacted").open("a") as told:
-                    told.write(f"{done.attempts} {len(done.removed)}\n")
-                time.sleep(0.2)
-
-        self._compacting[place.name] = threading.Thread(target=compact, daemon=True)
-        self._compacting[place.name].start()
-        return query
-
-    def rows(self, spark: SparkSession, place: Place) -> DataFrame:
-        self._compacting[place.name].join()
-        return super().rows(spark, place)
 
 
 class Append(Shape):

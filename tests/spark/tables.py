@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark import writers
 from tests.harness.servers.postgres import ask
-from tests.spark.shapes import Append, DeltaTxn, Ours, Partition, PartitionCompacted, Watermark
+from tests.spark.shapes import Append, DeltaTxn, Ours, Partition, Watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,5 +65,5 @@ def _table(place: Place) -> str:
     return "orders_" + place.name.replace("-", "_")
 
 
-_ALL = (Partition(), PartitionCompacted(), Postgres(), DeltaMerge(), DeltaReplace(), Append(), Watermark(), DeltaTxn())
+_ALL = (Partition(), Postgres(), DeltaMerge(), DeltaReplace(), Append(), Watermark(), DeltaTxn())
 SHAPES: dict[str, Shape] = {each.name: each for each in _ALL}

@@ -8,14 +8,18 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions
 
 from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchWrite, writers
 from holdfast.adapters.spark.writers.delta.table import Table as DeltaTable
 from holdfast.dedup.spark_batches import Attempt, BatchId
 from holdfast.errors import SettingError
+from tests.spark.lake import SINK as LAKE
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.full
 
@@ -146,3 +150,28 @@ def test_settings_that_cannot_work_are_refused_where_they_are_written() -> None:
         writers.delta_replace("")
     with pytest.raises(SettingError, match="'update' or 'nothing'"):
         writers.delta_merge("orders", matched="append")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["merge", "replace"])
+def test_a_lake_is_moved_to_a_table_and_its_query_goes_on(lake: Lake, tmp_path: Path, kind: str) -> None:
+    """As docs/reference/spark.md says it."""
+
+    def fail(rows: DataFrame, batch: BatchWrite) -> None:
+        lake.writer.write(rows, batch)
+        raise RuntimeError
+
+    lake.put(0, ("a", 1))
+    for mark in (tmp_path / "lake" / "_holdfast" / "q" / "0").glob("0.*"):
+        mark.unlink()  # the driver died before it
+    with pytest.raises(RuntimeError):
+        lake.put(1, ("b", 1), write=fail, safe="replace")
+    lake.sink().remove_orphans(lake.spark)
+    rows, fence = lake.writer.read(lake.spark), "cast(regexp_extract(hf_attempt, 'a([0-9]+)-', 1) AS bigint)"
+    kept = rows.drop("hf_query", "hf_batch") if kind == "merge" else rows.withColumn("hf_fence", functions.expr(fence))
+    kept.drop("hf_attempt").write.format("delta").save(str(tmp_path / "table"))
+    table = getattr(writers, f"delta_{kind}")(str(tmp_path / "table"))
+    assert lake.put(0, ("a", 1), write=table).finished_before
+    assert lake.put(1, ("a", 2), ("b", 2), write=table).owned == 1
+    assert lake.put(1, ("a", 2), ("b", 2), write=table).finished_before
+    read = lake.spark.read.format("delta").load(table.table) if kind == "merge" else table.read(lake.spark, LAKE)
+    assert sorted((row.order_id, row.amount) for row in read.collect()) == [("a", 1), ("b", 2)]

@@ -35,7 +35,7 @@ def test_marks_reach_what_spark_reaches(lake: Lake, tmp_path: Path, told_by: str
 
 
 def test_a_file_that_several_make_at_once_is_there_for_each(lake: Lake, tmp_path: Path) -> None:
-    """Sinks that begin at the same time, and compactions beside them, mark the same lake as theirs."""
+    """Sinks that begin at the same time mark the same lake as theirs."""
     files = Files(lake.spark)
     with ThreadPoolExecutor(4) as pool:
         for n in range(50):

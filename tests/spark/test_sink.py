@@ -105,6 +105,11 @@ def test_what_a_zombie_writes_late_is_an_orphan_that_readers_do_not_see(lake: La
     assert lake.read() == [("a", 2)]
 
 
+def test_what_is_no_lake_has_no_orphans(lake: Lake) -> None:
+    with pytest.raises(SettingError, match="is no lake"):
+        lake.sink(write=lambda *_: None, safe="upsert").remove_orphans(lake.spark)
+
+
 def test_another_query_that_lives_has_the_sink_and_is_named(lake: Lake) -> None:
     session = lake.store.begin(600.0)
     batches = RedisBatches.of(lake.store)

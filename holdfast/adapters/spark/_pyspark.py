@@ -18,7 +18,7 @@ try:
     from py4j.protocol import Py4JError
     from pyspark import TaskContext
     from pyspark.errors import AnalysisException, PySparkException
-    from pyspark.sql import Column, DataFrame, SparkSession, Window, types
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession, Window, types
     from pyspark.sql import functions as F  # noqa: N812 - as all of pyspark's documents have it
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -38,6 +38,7 @@ __all__ = [
     "ClassicDataFrame",
     "Column",
     "DataFrame",
+    "DataFrameReader",
     "F",
     "GroupStateTimeout",
     "JavaPackage",

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.adapters.spark import upkeep
 from holdfast.adapters.spark._pyspark import SPARK_ERRORS
 from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish, still
 from holdfast.adapters.spark.badrows import BadRows, bad_rows_of
@@ -24,7 +23,7 @@ from holdfast.adapters.spark.session import described, origin_of, query_of, requ
 from holdfast.adapters.spark.store import StoreAt
 from holdfast.adapters.spark.telling import Telling
 from holdfast.adapters.spark.values import BatchReport, BatchWrite, StillOurs
-from holdfast.adapters.spark.writers import writer_of
+from holdfast.adapters.spark.writers import PartitionWriter, writer_of
 from holdfast.dedup.spark_batches import BatchId, Finished
 from holdfast.errors import HoldfastError, SettingError
 
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.adapters.spark.telling import Observer, OnSkip
     from holdfast.adapters.spark.values import Safe, Writer
-    from holdfast.adapters.spark.writers import PartitionWriter, WriteFunction
-    from holdfast.adapters.spark.writers.compaction import Compacted
+    from holdfast.adapters.spark.writers import WriteFunction
     from holdfast.dedup.redis_session import RedisSession
     from holdfast.dedup.redis_spark_batches import RedisBatches
     from holdfast.dedup.spark_batches import Attempt
@@ -214,29 +212,24 @@ class IdempotentSink:
             BatchRefused: a query is writing for longer than `patience_s`.
             StoreUnavailable, StoreRefused: as Redis says.
         """
-        return upkeep.remove_orphans(self, spark)
-
-    def compact(self, spark: SparkSession, *, grace_s: float = _DAY_S, file_mb: int = 128) -> list[Compacted]:
-        """Put the many small files of the lake, and of that of `bad_rows`, together into few. Queries and readers go
-        on meanwhile; another compaction waits. Whatever dies, `lake.read` has each row once.
-
-        Args:
-            spark: a session; another one than the query's, if you like.
-            grace_s: for how long files that were replaced stay, for readers that have looked before: a reader may go
-                on for that long. They are removed by the first compaction after it.
-            file_mb: of a file, about.
-
-        Returns:
-            For each lake what became of it.
-
-        Raises:
-            SettingError: neither the writer nor `bad_rows` is `writers.partition`, or the lake's files have another
-                layout.
-            BatchFenced: this driver was silent for longer than its lease. Nothing has changed.
-            BatchRefused: another compaction runs for longer than `patience_s`.
-            StoreUnavailable, StoreRefused: as Redis says.
-        """
-        return upkeep.compact(self, spark, grace_s, file_mb)
+        found = (self.writer, self.bad_rows and self.bad_rows.lake)
+        lakes = [each for each in found if isinstance(each, PartitionWriter)]
+        if not lakes:
+            raise SettingError("write", type(self.writer).__name__, "is no lake: only writers.partition makes one")
+        for lake in lakes:
+            lake.require_own(spark, self.name)
+        # An attempt that never finishes: whoever begins meanwhile is told that another query lives.
+        of = BatchId(self.name, "holdfast.orphans", 0)
+        with (
+            self.at.resolved(spark).opened(self.patience_s) as (store, batches),
+            attempt_session(store, batches, self.lease_s, self.patience_s) as own,
+        ):
+            begun = begin(of, batches, own, self.patience_s)
+            if isinstance(begun, Finished):
+                return []  # it never is
+            if begun.last is not None:  # finished, and perhaps without its mark yet
+                self.confirm(spark, begun.last)
+            return [folder for lake in lakes for folder in lake.sweep(spark, begun.attempt.fence)]
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
         """Redis has it as finished: say so in the sink. Rows with bad keys first: see badrows.py."""

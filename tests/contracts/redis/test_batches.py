@@ -379,33 +379,18 @@ def test_what_is_finished_tells_the_print_of_its_keys(field: Field) -> None:
     assert not found.keys
 
 
-def test_a_query_that_is_forgotten_begins_anew_and_what_it_has_done_stays(field: Field) -> None:
-    """A compaction has a name that comes once: nothing about it may stay for each of them."""
-    attempt = field.begin(7, query="once")
-    field.claim(attempt, "a")
-    assert field.batches.finish(attempt)
-    field.batches.forget(attempt.of)
-    found = field.ask(0, query="another")
-    assert isinstance(found, Begun)
-    assert found.last is not None
-    assert found.last.of == attempt.of
-    assert field.claim(found.attempt, "a") == [DONE]
-    assert field.batches.finish(found.attempt)
-    assert isinstance(field.ask(0, query="once"), Begun)
-
-
 @pytest.mark.parametrize("hash_keys", [False, True])
 def test_an_attempt_that_ends_when_its_claims_may_have_run_out_does_not_count(redis_url: str, hash_keys: bool) -> None:
     """Digests share a bucket, which is kept for a quarter of the window less."""
     bench = RedisBench(redis_url, hash_keys=hash_keys)
     field = Field(bench, RedisBatches.of(bench.claims))
     hour_ms, window_ms = 3_600_000, 7 * 86_400_000
-    for older_ms, counts in ((window_ms, True), (window_ms + 2 * hour_ms, not hash_keys), (2 * window_ms, False)):
-        attempt = field.begin()
+    ends = ((window_ms, True), (window_ms + 2 * hour_ms, not hash_keys), (2 * window_ms, False))
+    for batch, (older_ms, counts) in enumerate(ends):
+        attempt = field.begin(batch)
         begun = int(bench.raw.time()[0]) * 1000 - older_ms
         bench.raw.hset("{hf:t:0}:attempts", str(attempt.number + 1), f"R{begun}:{attempt.session}")
         assert field.batches.finish(attempt) is counts
-        field.batches.forget(attempt.of)
         field.batches.give_up(attempt.session)
     bench.close()
 

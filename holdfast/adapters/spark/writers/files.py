@@ -60,22 +60,6 @@ class Files:
         system, at = self._at(path)
         system.delete(at, True)
 
-    def remove_if_empty(self, path: str) -> None:
-        """A folder that has nothing in it."""
-        system, at = self._at(path)
-        if not self.found(f"{path}/*"):
-            system.delete(at, False)
-
-    def size(self, path: str) -> int:
-        """Bytes of all that is in it."""
-        system, at = self._at(path)
-        return int(system.getContentSummary(at).getLength())
-
-    def modified_ms(self, path: str) -> int:
-        """When a file was last written, by the file system's own clock."""
-        system, at = self._at(path)
-        return int(system.getFileStatus(at).getModificationTime())
-
     def touch(self, path: str) -> None:
         """Make an empty file, if it is not there. One that is stays: made anew, it would be away for a moment."""
         system, at = self._at(path)
@@ -84,29 +68,6 @@ class Files:
         except Py4JError:
             if not system.exists(at):  # another made it between Hadoop's look and its own making
                 raise
-
-    def write(self, path: str, text: str) -> None:
-        """Make a file, or another in its place."""
-        system, at = self._at(path)
-        stream = system.create(at, True)
-        try:
-            stream.write(text.encode())
-        finally:
-            stream.close()
-
-    def text(self, path: str) -> str:
-        """The contents of a file. Raises FileNotFoundError: it is not there, or not any more."""
-        system, at = self._at(path)
-        try:
-            stream = system.open(at)
-        except Py4JError as error:
-            if system.exists(at):
-                raise
-            raise FileNotFoundError(path) from error
-        try:
-            return bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()
 
     def move(self, path: str, to: str) -> None:
         """A file; its new folder is made. Where there is one of that name, that one stays. Raises OSError."""

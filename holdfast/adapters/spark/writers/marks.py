@@ -52,24 +52,10 @@ class Marks:
         marks = self._found(f"{query}/{batch // _TOGETHER}/{batch}.*") | self._found(f"{query}/{batch}/a*")
         return {mark for mark in marks if mark.batch == batch}
 
-    def has(self, mark: Mark) -> bool:
-        """Whether the attempt is finished."""
-        return any(self._files.found(place) for place in self._places(mark))
-
     def add(self, mark: Mark) -> None:
         """Mark an attempt as finished. A mark that is there stays."""
-        self._files.touch(self._places(mark)[0])
-
-    def remove(self, mark: Mark) -> None:
-        """Remove the mark of an attempt whose rows are elsewhere now: see counting.py."""
-        for place in self._places(mark):
-            self._files.remove(place)
-
-    def _places(self, mark: Mark) -> tuple[str, str]:
-        """Where it is made, and where it was made before."""
         query, batch, attempt = mark
-        above = f"{self._folder}/{query}"
-        return f"{above}/{batch // _TOGETHER}/{batch}.{attempt}", f"{above}/{batch}/{attempt}"
+        self._files.touch(f"{self._folder}/{query}/{batch // _TOGETHER}/{batch}.{attempt}")
 
     def _found(self, pattern: str) -> set[Mark]:
         marks = set()

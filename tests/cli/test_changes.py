@@ -282,7 +282,7 @@ def test_a_replay_that_waits_for_another_one_ends_at_once_when_it_is_interrupted
 
         listening = threading.Thread(target=listen)
         listening.start()
-        until(lambda: b"waiting for a process" in said, lambda: said)
+        until(lambda: b"waiting for the process" in said, lambda: said)
         process.send_signal(number)
         assert process.wait(PATIENCE_S / 2) == 130  # far below its own patience
         listening.join()

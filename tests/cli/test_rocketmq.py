@@ -185,7 +185,7 @@ def test_what_cannot_work_is_said_in_one_sentence(rocketmq: RocketMQServer, redi
         ((), 2, "give host:port of a Kafka broker, or --namesrv"),
         (("--bootstrap", "x:1", "--namesrv", "x:1"), 2, "give one of the two"),
         (("--namesrv", "nowhere"), 2, "host:port is wanted"),
-        (("--rocketmq-config", wrong), 2, "no_such is not known"),
+        (("--rocketmq-config", wrong), 2, "no_such is not a known name"),
         (("--rocketmq-config", secret, "--timeout", "0.5"), 3, "127.0.0.1:1"),
         (("--namesrv", "127.0.0.1:1", "--timeout", "0.5"), 3, "127.0.0.1:1"),
         (("--namesrv", rocketmq.namesrv), 1, "create the topic"),

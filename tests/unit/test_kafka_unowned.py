@@ -168,7 +168,7 @@ def test_the_same_partitions_without_an_owner_after_a_drains_time_make_it_join_a
     seen_once(group)
     group.pass_by(DRAIN_S)
     assert (len(group.asked), group.calls) == (1, [])
-    with pytest.raises(SourceUnavailable, match=r"^billing: nobody owns orders-0, orders-1\. .* joins anew"):
+    with pytest.raises(SourceUnavailable, match=r"^billing: no member owns orders-0, orders-1\. .* joins anew"):
         group.pass_by(2)
     assert group.calls == JOINED_ANEW
     group.callbacks.assignments += 1

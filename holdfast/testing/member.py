@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, cast
 
@@ -93,6 +94,8 @@ class Member(ABC):
         self.thrown_out_until = 0.0
         #: It has lost its session, or partitions: those have not changed hands in order.
         self.has_lost = False
+        #: When its session was lost last.
+        self.session_lost_at = -math.inf
         #: Ctrl-C has struck it.
         self.interrupted = self._has_left = False
         self._first_thread: Task | None = None
@@ -155,7 +158,7 @@ class Member(ABC):
             self.client.reports.told(event)
         if isinstance(event, SessionLost):
             self.thrown_out()
-            self.has_lost = True
+            self.has_lost, self.session_lost_at = True, stage.now
             judges.lost.add(event.session)
         if isinstance(event, RewindIgnored) and stage.world.in_order and not self._overwritten(event.partition):
             where = f"{event.partition} comes to {self.name} with the offset {event.offset}"

@@ -63,6 +63,8 @@ class Actor(Protocol):
     thrown_out_until: float
     #: It has lost its session, or partitions: those have not changed hands in order.
     has_lost: bool
+    #: When its session was lost last.
+    session_lost_at: float
     #: Ctrl-C has struck it.
     interrupted: bool
     #: When a call of its loop was broken off last: what it had by then it may have had to take over anew.

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: What may start does so within so many looks, where nothing runs and a worker is free; and where others go on, within
 #: so many looks and starts of others.
 _IDLE_LOOKS = 6
+#: A drain ends within that time after its deadline.
+_AFTER_DRAIN_S = 1.0
 _STARVED_LOOKS, _STARVED_STARTS = 4, 100
 
 
@@ -237,6 +239,8 @@ class Revokes(Watcher):
             return
         if it.interrupted or stage.now < it.thrown_out_until:
             return  # its session is lost, or nobody hears it: it owns nothing, and the next owner asks the store
+        if stage.now <= it.session_lost_at + stage.world.settings.drain_s + _AFTER_DRAIN_S:
+            return  # it may have lost its session inside of this drain
         for partition in partitions:
             before, self._gave_up_at[member, partition] = self._gave_up_at.get((member, partition), 0.0), stage.now
             highest = self._own.pop((member, partition), None)

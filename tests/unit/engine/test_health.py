@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import Retry, Settings
 from holdfast.errors import SourceFatal
+from holdfast.plugin.engine.partition import partitioned
 from holdfast.plugin.observe.health import HealthCheck
 from holdfast.plugin.observe.metrics import METRICS
 from holdfast.plugin.observe.silence import Silence
@@ -294,7 +295,7 @@ def test_a_member_that_is_refused_is_not_ready_and_says_why() -> None:
 
 
 def test_of_a_source_that_does_not_say_the_first_assignment_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(MemoryPartitionedSource, "in_group")
+    monkeypatch.setattr(partitioned, "KnowsItsPlace", type("Silent", (), {}))
     with Bench(eager=True) as bench:
         bench.work.hold("slow")
         bench.broker.produce("orders", 0, "slow")

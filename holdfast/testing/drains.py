@@ -52,7 +52,7 @@ def dry(engine: Engine | Driven | None) -> AbstractSet[Partition]:
 
 def may_be_dry(engine: Engine | Driven | None) -> bool:
     """Whether there are dry partitions, or may have been: a log whose topic was just deleted has no end."""
-    return bool(dry(engine)) or any(end is None for end, _ in _ends_of_empty(engine).values())
+    return any(end is None or end > following for end, following in _ends_of_empty(engine).values())
 
 
 def _ends_of_empty(engine: Engine | Driven | None) -> dict[Partition, tuple[int | None, int]]:

@@ -15,6 +15,7 @@ from holdfast.plugin.engine.record.entry import EntryState
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
 _MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)(?:\([^`]*\))?`")
+_CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
 _FILE = re.compile(r"`([\w/.]+/[\w.]+\.(?:py|lua|md|toml))`")
 #: Folders that paths in the text begin in.
 _BASES = ("", "holdfast", "holdfast/plugin", "holdfast/plugin/engine", "holdfast/dedup", "holdfast/adapters", "tests")
@@ -24,8 +25,12 @@ def _members() -> dict[str, set[str]]:
     """By the names of classes: their methods, fields and attributes, and those of classes that they come of."""
     found: dict[str, set[str]] = defaultdict(set)
     bases: dict[str, set[str]] = defaultdict(set)
-    for path in [*(ROOT / "holdfast").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
-        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    named = {name for name, _ in _MEMBER.findall(TEXT)}
+    for path in (ROOT / "holdfast").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if not named.intersection(_CLASS.findall(text)):
+            continue
+        for each in ast.walk(ast.parse(text)):
             if isinstance(each, ast.ClassDef):
                 bases[each.name] |= {base.id for base in each.bases if isinstance(base, ast.Name)}
                 for inner in ast.walk(each):
@@ -35,9 +40,8 @@ def _members() -> dict[str, set[str]]:
                         found[each.name] |= {inner.attr} if inner.value.id == "self" else set()
                     elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                         found[each.name].add(inner.id)
-    for _ in range(3):
-        for name, of in bases.items():
-            found[name].update(*(found[base] for base in of if base in found))
+    for name, of in bases.items():
+        found[name].update(*(found[base] for base in of if base in found))
     return found
 
 

@@ -19,4 +19,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return entry.main(arguments)
     except KeyboardInterrupt:
         print("holdfast: interrupted", file=sys.stderr)  # noqa: T201 - there is no output yet
-        return 130
+        return 130  # INTERRUPTED: exit_codes imports others, too

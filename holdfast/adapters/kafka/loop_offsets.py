@@ -10,7 +10,7 @@ from holdfast.adapters.kafka.loop_arguments import partitions_given
 from holdfast.adapters.kafka.loop_errors import as_client, differs
 from holdfast.adapters.kafka.offsets import BEGINNING, END, TAIL
 from holdfast.plugin.engine.partition.ownership import Phase
-from holdfast.plugin.engine.record.entry import EntryState
+from holdfast.plugin.engine.record.entry import UNSTARTED, EntryState
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
@@ -27,17 +27,6 @@ _INVALID = -1001
 _LOST = KafkaError._ASSIGNMENT_LOST  # noqa: SLF001 - librdkafka's name
 #: How long a call that has no time-out of its own may ask the broker.
 _ASK_S = 10.0
-#: Of records that are here and were not returned yet.
-_UNRETURNED = frozenset(
-    {
-        EntryState.CLAIM,
-        EntryState.BUSY,
-        EntryState.BEHIND_BUSY_KEY,
-        EntryState.WITH_FORMER_OWNER,
-        EntryState.READY,
-        EntryState.RETRY,
-    }
-)
 #: How often the store is looked at for its answer.
 _LOOK_S = 0.005
 
@@ -302,7 +291,7 @@ class LoopOffsets:
 
 def _unreturned(owner: Ownership, below: int) -> bool:
     """Whether something that is here and lies below that offset was not returned."""
-    return any(entry.state in _UNRETURNED and entry.record.offset < below for entry in owner.entries.values())
+    return any(entry.state in UNSTARTED and entry.record.offset < below for entry in owner.entries.values())
 
 
 def is_place(offset: int) -> bool:

@@ -161,7 +161,7 @@ RULES = (
     Broken(
         name="no-hand-back",
         file="plugin/engine/partition/hand_over.py",
-        rule="            for entry in [entry for entry in owner.entries.values() if entry.state in _UNSTARTED]:",
+        rule="            for entry in [entry for entry in owner.entries.values() if entry.state in UNSTARTED]:",
         instead="            for entry in ():",
         breaks="progress: claims of records that never start are never given back",
     ),

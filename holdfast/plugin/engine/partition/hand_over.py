@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.claims import LetGo
 from holdfast.errors import SourceError
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
-from holdfast.plugin.engine.record.entry import EntryState
+from holdfast.plugin.engine.record.entry import UNSTARTED, EntryState
 from holdfast.plugin.events import Overrun, RebalanceReport, SourceTrouble
 
 if TYPE_CHECKING:
@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.ports import PartitionedSource
     from holdfast.timing import Deadline
-
-#: What has not started can be handed back without waiting.
-_UNSTARTED = frozenset(
-    {
-        EntryState.CLAIM,
-        EntryState.BUSY,
-        EntryState.BEHIND_BUSY_KEY,
-        EntryState.WITH_FORMER_OWNER,
-        EntryState.READY,
-        EntryState.RETRY,
-    }
-)
 
 
 class HandOver:
@@ -75,7 +63,7 @@ class HandOver:
     def hand_back(self) -> None:
         """Hand back what has not started: it leaves the process, and its claims are owed back."""
         for owner in self._owners:
-            for entry in [entry for entry in owner.entries.values() if entry.state in _UNSTARTED]:
+            for entry in [entry for entry in owner.entries.values() if entry.state in UNSTARTED]:
                 self._handed_back += entry.count
                 self._parts.outcomes.hand_back(entry)
         self._unacked_at_first = sum(len(entry.unacked) for owner in self._owners for entry in owner.entries.values())

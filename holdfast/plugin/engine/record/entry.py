@@ -39,6 +39,19 @@ class EntryState(Enum):
     GONE = "gone"  #: settled, or handed back
 
 
+#: Entries that have not started: they can be handed back without waiting. A user's loop was not given them.
+UNSTARTED = frozenset(
+    {
+        EntryState.CLAIM,
+        EntryState.BUSY,
+        EntryState.BEHIND_BUSY_KEY,
+        EntryState.WITH_FORMER_OWNER,
+        EntryState.READY,
+        EntryState.RETRY,
+    }
+)
+
+
 class Entry:
     """One record on its way; or a *run*: several of one partition, ascending, that came together, and of which nothing
     needs to be known of each alone. What goes wrong with one of them splits the run.
@@ -348,7 +361,5 @@ class Lane:
         return self.followers
 
 
-#: They have not started: they go where their lane says.
-_IDLE = frozenset(
-    {EntryState.CLAIM, EntryState.BUSY, EntryState.BEHIND_BUSY_KEY, EntryState.WITH_FORMER_OWNER, EntryState.READY}
-)
+#: They have not started, and wait for no attempt: they go where their lane says.
+_IDLE = UNSTARTED - {EntryState.RETRY}

@@ -168,7 +168,8 @@ def handler_outlives_the_drain(field: Field) -> None:
     field.let_begin(b)
     field.until_works(b)
     joined = _overruns(field, "as b joined")
-    field.until_done(moved)  # b waits for those: else the next ones of a would begin, and end, long before b's
+    field.until_done(moved)  # b waits for those
+    field.until_caught_up(100)  # else the next ones of a would begin, and end, long before b's
     field.until_started(field.send_slow(6_000))
     field.stop(a)
     field.until_spread(b)

@@ -144,6 +144,25 @@ def test_what_comes_late_waits_for_a_second_from_then_on() -> None:
     assert not drain.waits(0.8)
 
 
+@pytest.mark.parametrize(
+    ("between_s", "read", "waits_on"),
+    [(0.1, False, True), (0.1, True, False), (5.0, False, False)],
+    ids=["at once", "read", "later"],
+)
+def test_what_has_waited_through_one_drain_waits_on_in_the_next(
+    between_s: float, *, read: bool, waits_on: bool
+) -> None:
+    """Nothing is read inside of either, and between them there was no time for it."""
+    drain = Drain()
+    assert not drain.waits(2.0)
+    drain.parts.runtime.now_s += between_s
+    if read:
+        drain.owners[P1].ledger.polled(5)
+        drain.source.ends[P1] = 7
+    drain.starving.begin()
+    assert drain.waits(0.4) is not waits_on
+
+
 def entry_of(owner: Ownership, gate: EntryState) -> Entry:
     handler: Any = None
     record = Record(owner.partition, 5, None, b"x", (), 0, owner)

@@ -30,6 +30,7 @@ class Rebalance:
 
     def __init__(self, parts: Parts, loop: Loop, owners: Owners) -> None:
         self._parts, self._loop, self._ours = parts, loop, owners
+        self._starving = Starving(parts, loop, owners.source, owners.by_partition)
 
     @property
     def store_id(self) -> str:
@@ -137,8 +138,8 @@ class Rebalance:
                     path.fence()
                     path.hand_back()
                     if drain_s is not None:
-                        starving = Starving(parts, self._loop, ours.source, ours.by_partition)
-                        path.drain(ours.look_whether_it_leaves, starving)
+                        self._starving.begin()
+                        path.drain(ours.look_whether_it_leaves, self._starving)
                     path.settle()
                     if drain_s is not None:
                         path.commit()

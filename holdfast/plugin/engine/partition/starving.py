@@ -7,6 +7,9 @@ nobody would know of it, so there the drain takes what it takes.
 
 The broker is asked for the ends of the logs: librdkafka fetches nothing of any partition until its callback returns, so
 what its last answers said stays what it was.
+
+Of drains that follow each other closely a partition that stays waits through all of them: what it has waited counts on
+while nothing of it is read between them.
 """
 
 from __future__ import annotations
@@ -37,17 +40,25 @@ _STARTED = frozenset({EntryState.STUCK, EntryState.ENDED, EntryState.GONE})
 
 
 class Starving:
-    """Of one drain. One thread."""
+    """Of the drains of one member. One thread."""
 
     def __init__(
         self, parts: Parts, loop: Loop, source: PartitionedSource, owners: Mapping[Partition, Ownership]
     ) -> None:
         self._parts, self._source, self._owners = parts, source, owners
         self._starts = loop.starts_inside
-        #: Partition -> time at which it ran dry.
-        self._since: dict[Partition, float] = {}
+        #: Partition -> what is read next of it, and the time at which it ran dry.
+        self._since: dict[Partition, tuple[int, float]] = {}
         self._ends: dict[Partition, int] = {}
         self._began = self._looked = parts.runtime.now()
+
+    def begin(self) -> None:
+        """A drain begins."""
+        now = self._parts.runtime.now()
+        if now - self._looked >= _PATIENCE_S:  # meanwhile it could be read
+            self._since.clear()
+        self._ends.clear()
+        self._began = self._looked = now
 
     @property
     def too_long(self) -> bool:
@@ -56,8 +67,8 @@ class Starving:
         if now < self._looked + _LOOK_S:
             return False
         self._looked = now
-        self._since = {partition: self._since.get(partition, now) for partition in self._dry()}
-        waits = [partition for partition, since in self._since.items() if now - since >= _PATIENCE_S]
+        self._since = {owner.partition: (owner.next_offset, self._dry_since(owner)) for owner in self._dry()}
+        waits = [partition for partition, (_, since) in self._since.items() if now - since >= _PATIENCE_S]
         if waits:
             _log.info(
                 "the drain ends after %.1f s: %s and %d others have run out of records, and a drain reads none",
@@ -67,7 +78,12 @@ class Starving:
             )
         return bool(waits)
 
-    def _dry(self) -> list[Partition]:
+    def _dry_since(self, owner: Ownership) -> float:
+        """When it ran dry: at this look, unless it was seen to be then and nothing has been read since."""
+        following, since = self._since.get(owner.partition, (None, 0.0))
+        return since if following == owner.next_offset else self._looked
+
+    def _dry(self) -> list[Ownership]:
         """Partitions that stay, of which nothing goes on here, though more could: their logs do, by the broker's last
         answer."""
         parts = self._parts
@@ -82,7 +98,7 @@ class Starving:
             with suppress(SourceError):  # no answer: asked again
                 self._ends.update(self._source.look_at_ends([owner.partition for owner in stand]) or {})
         return [
-            owner.partition
+            owner
             for owner in stand
             if self._ends.get(owner.partition, 0) > owner.next_offset or any(map(_waits, owner.entries.values()))
         ]

@@ -1,4 +1,4 @@
-"""DESIGN.md names what exists, and its table of what stands still has every state."""
+"""DESIGN.md and its two companions name what exists, and its table of what stands still has every state."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.record.entry import EntryState
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
+DESIGN = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
+#: With the rules of the store and the way of a batch, which stand beside their code.
+TEXT = DESIGN + "".join(
+    (ROOT / "holdfast" / folder / "README.md").read_text(encoding="utf-8") for folder in ("dedup", "adapters/spark")
+)
 _MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)(?:\([^`]*\))?`")
 _CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
 _FILE = re.compile(r"`([\w/.]+/[\w.]+\.(?:py|lua|md|toml))`")
+_FOLDER = re.compile(r"`([\w/]+)/`")
 #: Folders that paths in the text begin in.
-_BASES = ("", "holdfast", "holdfast/plugin", "holdfast/plugin/engine", "holdfast/dedup", "holdfast/adapters", "tests")
+_BASES = (
+    "",
+    *("holdfast", "holdfast/plugin", "holdfast/plugin/engine", "holdfast/dedup", "holdfast/adapters"),
+    *("holdfast/adapters/cli", "holdfast/testing", "holdfast/tools", "tests"),
+)
 
 
 def _members() -> dict[str, set[str]]:
@@ -52,6 +61,12 @@ def test_each_method_and_field_that_the_design_names_is_there() -> None:
     assert sorted(f"{name}.{member}" for name, member in named if member not in members.get(name, ())) == []
 
 
+def test_each_folder_that_the_design_names_is_there() -> None:
+    named = set(_FOLDER.findall(DESIGN))
+    assert len(named) > 20
+    assert sorted(path for path in named if not any((ROOT / base / path).is_dir() for base in _BASES)) == []
+
+
 def test_each_file_that_the_design_names_is_there() -> None:
     named = set(_FILE.findall(TEXT))
     assert named
@@ -60,6 +75,6 @@ def test_each_file_that_the_design_names_is_there() -> None:
 
 @pytest.mark.parametrize("state", [*EntryState, *Phase], ids=lambda state: f"{type(state).__name__}.{state.name}")
 def test_the_table_of_what_stands_still_has_every_state(state: EntryState | Phase) -> None:
-    start = TEXT.index("## Why a partition stands still")
-    table = TEXT[start : TEXT.index("\n## ", start + 1)]
+    start = DESIGN.index("## Why a partition stands still")
+    table = DESIGN[start : DESIGN.index("\n## ", start + 1)]
     assert f"`{state.name}`" in table

@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError, SettingError, StaticIdTaken
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+_WITH_PAGES = ("docs", "examples", "holdfast")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -45,7 +46,9 @@ def headings(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "file", sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")}), ids=str
+    "file",
+    sorted({*ROOT.glob("*.md"), *(each for folder in _WITH_PAGES for each in (ROOT / folder).rglob("*.md"))}),
+    ids=str,
 )
 def test_every_link_between_the_repository_s_pages_leads_to_something_that_is_there(file: Path) -> None:
     text = re.sub(r"```.*?```", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)

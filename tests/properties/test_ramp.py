@@ -164,4 +164,4 @@ def test_those_that_came_have_the_floor_though_the_others_take_everything(steps:
         total += 10_000
         taken = climb.room_for_new(now, total, came)
         total, came = total + taken, came + taken
-    assert RAMP.floor_per_s * now * 0.5 - 1.001 <= came <= RAMP.floor_per_s * now + 1
+    assert RAMP.floor_per_s * now * 0.75 - 1.001 <= came <= RAMP.floor_per_s * now + 1

@@ -76,9 +76,9 @@ class Climb:
 
     def room(self, now: float, total: int) -> int:
         """How many records may be admitted now, where `total` were so far, whatever they are of."""
-        taken, most = self._fill(now, total), max(1.0, self.rate * _BURST_S)
-        self.held = self.held or (taken > 0 and self._tokens < 1)
-        if self._tokens < most / 2:
+        taken, left = self._fill(now, total)
+        self.held = self.held or (taken > 0 and left < 1)
+        if left < max(1.0, self.rate * _BURST_S) / 2:
             self._held_at = now
         return max(0, int(self._tokens))
 
@@ -93,19 +93,22 @@ class Climb:
         policy = self._policy
         if policy is None:
             raise AssertionError(self)
-        earned = self._floor_tokens + (now - self._filled_at) * policy.floor_per_s
-        self._floor_tokens = max(0.0, min(earned, max(1.0, policy.floor_per_s * _BURST_S)) - (came - self._came))
+        left = max(0.0, self._floor_tokens - (came - self._came))
+        earned = (now - self._filled_at) * policy.floor_per_s
+        self._floor_tokens = min(left + earned, max(1.0, policy.floor_per_s * _BURST_S))
         self._came = came
         self._fill(now, total)
         return max(0, int(self._tokens), int(self._floor_tokens))
 
-    def _fill(self, now: float, total: int) -> int:
-        """Add what was earned since the last time, less what was taken. Returns what was taken."""
-        earned = self._tokens + (now - self._filled_at) * self.rate
+    def _fill(self, now: float, total: int) -> tuple[int, float]:
+        """Subtract what was taken since the last time, then add what was earned. Returns: what was taken, and what was
+        left of the last allowance."""
         taken = total - self._total
-        self._tokens = max(-self.rate * _DEBT_S, min(earned, max(1.0, self.rate * _BURST_S)) - taken)
+        # Taken first, earned afterwards: the bound of a burst would swallow what is earned while they are taken.
+        left = max(-self.rate * _DEBT_S, self._tokens - taken)
+        self._tokens = min(left + (now - self._filled_at) * self.rate, max(1.0, self.rate * _BURST_S))
         self._filled_at, self._total = now, total
-        return taken
+        return taken, left
 
     def look(
         self,

@@ -49,7 +49,7 @@ test-all: setup-all ## everything: each story, those in which the broker decides
 	for python in .venv-python3.*/bin/python; do \
 	  [ -x "$$python" ] || continue; \
 	  run $$python -m pytest $(PYTEST_ARGS) $(WITHOUT_SPARK) -m "not full" tests/unit tests/properties; \
-	  run $$python -m holdfast.testing --count 100 --seed $(SEED) --jobs $(JOBS); \
+	  run $$python -m tests.simulation --count 100 --seed $(SEED) --jobs $(JOBS); \
 	done; \
 	run $(PYTHON) -m pytest $(PYTEST_ARGS) -m "not full" --seed $(SEED) --oracles live --hypothesis-profile=free; \
 	run $(PYTHON) -m pytest $(FULL_ARGS) -m full --seed $(SEED) --oracles live --hypothesis-profile=free; \
@@ -59,7 +59,7 @@ oracles: setup ## ask the brokers' own Java classes again what tests/golden has 
 	$(PYTHON) -m pytest tests/golden tests/docs/test_assignment.py tests/properties/test_rocketmq_strategies.py -m "not full" --oracles record
 
 simulate: setup ## worlds by their seeds, in virtual time, until a promise breaks: COUNT=1000 SEED=1 JOBS=2; small ones of what breaks in simulate-out/
-	$(PYTHON) -m holdfast.testing --count $(COUNT) --seed $(SEED) --jobs $(JOBS) --shrink
+	$(PYTHON) -m tests.simulation --count $(COUNT) --seed $(SEED) --jobs $(JOBS) --shrink
 
 lint: ## ruff, mypy, pyright on what users write, and the arrows between the packages
 	@tools/setup.sh lint

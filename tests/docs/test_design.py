@@ -26,7 +26,7 @@ _FOLDER = re.compile(r"`([\w/]+)/`")
 _BASES = (
     "",
     *("holdfast", "holdfast/plugin", "holdfast/plugin/engine", "holdfast/dedup", "holdfast/adapters"),
-    *("holdfast/adapters/cli", "holdfast/testing", "holdfast/tools", "tests"),
+    *("holdfast/adapters/cli", "holdfast/testing", "holdfast/tools", "tests", "tests/simulation"),
 )
 
 

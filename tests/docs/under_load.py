@@ -29,10 +29,10 @@ from holdfast.plugin.retrying.dead_letter import headers_of
 from holdfast.records import Partition, Record
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from tests.harness.engine import Letters
 from tests.harness.message_source import MemoryMessageSource
 from tests.harness.waiting import PATIENCE_S, until
+from tests.simulation.brokers.leased import MemoryLeasedSource, MemoryQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator

@@ -15,10 +15,10 @@ from holdfast.dedup.redis_groups import RedisGroupSession
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.records import Partition
 from holdfast.runtime import MACHINE
-from holdfast.testing.lua_redis import LuaRedis
-from holdfast.testing.redis_client import LuaClient
 from holdfast.timing import Deadline
 from tests.harness.waiting import until
+from tests.simulation.lua.lua_redis import LuaRedis
+from tests.simulation.lua.redis_client import LuaClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

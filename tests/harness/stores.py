@@ -18,9 +18,9 @@ from holdfast.dedup.redis_positions import acquired
 from holdfast.dedup.redis_session import RedisSession
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.runtime import MACHINE
-from holdfast.testing.lua_redis import LuaRedis
-from holdfast.testing.redis_client import LuaClient
 from holdfast.testing.store_session import SimulatedSession
+from tests.simulation.lua.lua_redis import LuaRedis
+from tests.simulation.lua.redis_client import LuaClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimSession
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_session import MemorySession
-    from holdfast.testing.redis_data import Reply
+    from tests.simulation.lua.redis_data import Reply
 
 #: Long enough for no renewal to happen during a test.
 LEASE_S = 3600.0

@@ -23,8 +23,8 @@ from holdfast.plugin.engine.store.owed import Owed
 from holdfast.plugin.engine.timers import Timers
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
-from holdfast.testing.clocks import HandClock
 from holdfast.timing import SYSTEM_CLOCK
+from tests.harness.clocks import HandClock
 from tests.properties.stranger import Stranger
 from tests.properties.test_claiming import behind
 from tests.tiers import examples

@@ -21,7 +21,7 @@ from holdfast.plugin.engine.store.owed import Owed
 from holdfast.plugin.engine.timers import Timers
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 from tests.properties.stranger import Stranger
 from tests.tiers import examples
 

@@ -21,8 +21,8 @@ from holdfast.dedup.lease import Lease
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.memory_state import Claimed, Finished, MemoryState
 from holdfast.runtime import Machine
-from holdfast.testing.clocks import HandClock
 from holdfast.timing import SYSTEM_CLOCK, Deadline
+from tests.harness.clocks import HandClock
 from tests.properties.test_idempotent import in_memory, run
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The shipped scripts in this process (`holdfast.testing.lua_redis`) do what they do in a real Redis: they are held
+"""The shipped scripts in this process (`tests.simulation.lua.lua_redis`) do what they do in a real Redis: they are held
 against the specification, as Redis is, and what they ask of a server against a real one."""
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from hypothesis.stateful import run_state_machine_as_test
 from redis.exceptions import ResponseError
 
 from holdfast.runtime import MACHINE
-from holdfast.testing.lua_redis import LuaRedis
-from holdfast.testing.redis_client import LuaClient
-from holdfast.testing.redis_data import RedisData
 from tests.harness import store_groups as groups
 from tests.harness import stores
 from tests.properties.test_claims_machine import ClaimsMachine
 from tests.properties.test_groups_machine import GroupsMachine
+from tests.simulation.lua.lua_redis import LuaRedis
+from tests.simulation.lua.redis_client import LuaClient
+from tests.simulation.lua.redis_data import RedisData
 from tests.tiers import examples
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.testing.search import quiet
+from tests.simulation.search import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -66,7 +66,7 @@ def _play(seeds: Iterable[int], kept: Path) -> None:
         data_file=str(kept), branch=True, concurrency=["greenlet"], source=[str(_ROOT / part) for part in _PARTS]
     )
     looking.start()
-    from holdfast.testing.search import search  # noqa: PLC0415 - as said
+    from tests.simulation.search import search  # noqa: PLC0415 - as said
 
     for result in search(seeds):
         if result.found is not None:  # what it reached counts all the same

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast import BatchOf, Holdfast, Retry, Settings
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from holdfast.testing.lua_store import LuaStore
 from holdfast.testing.scheduler import Scheduler
 from holdfast.testing.store import SimulatedStore
+from tests.simulation.lua.lua_store import LuaStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

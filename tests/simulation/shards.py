@@ -12,10 +12,10 @@ from holdfast.dedup.redis_client import key_of
 from holdfast.dedup.redis_cluster_client import ClusterClient
 from holdfast.dedup.redis_errors import store_error
 from holdfast.dedup.redis_store import RedisClaims
-from holdfast.testing.lua_redis import LuaRedis
-from holdfast.testing.lua_store import LuaStore
 from holdfast.testing.network import NoAnswer, Refused
-from holdfast.testing.redis_client import LuaClient, _octets, _plain, _words
+from tests.simulation.lua.lua_redis import LuaRedis
+from tests.simulation.lua.lua_store import LuaStore
+from tests.simulation.lua.redis_client import LuaClient, _octets, _plain, _words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.redis_client import Client
     from holdfast.testing.process import Process
-    from holdfast.testing.redis_data import Reply
     from holdfast.testing.scheduler import Scheduler
+    from tests.simulation.lua.redis_data import Reply
 
 SHARDS = 3
 #: How long a shard is away before its replica serves.

@@ -11,10 +11,10 @@ from holdfast import Holdfast, Settings
 from holdfast.records import Partition
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from holdfast.testing.brokers.rocketmq import RocketBroker
-from holdfast.testing.brokers.rocketmq_member import RocketSource
 from holdfast.testing.scheduler import Scheduler
 from holdfast.testing.store import SimulatedStore
+from tests.simulation.brokers.rocketmq import RocketBroker
+from tests.simulation.brokers.rocketmq_member import RocketSource
 
 if TYPE_CHECKING:
     from holdfast.plugin.ports import PartitionedSource

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from holdfast.dedup.memory_coordinator import MemoryCoordinator
 from holdfast.plugin.ports import CommitFate, Start
 from holdfast.records import Partition
-from holdfast.testing.brokers.rocketmq import RocketBroker
-from holdfast.testing.brokers.rocketmq_member import RocketSource
 from holdfast.testing.records import MadeFence
 from holdfast.testing.scheduler import Scheduler
 from holdfast.timing import Deadline
+from tests.simulation.brokers.rocketmq import RocketBroker
+from tests.simulation.brokers.rocketmq_member import RocketSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,16 +11,16 @@ from holdfast.dedup.memory_state import StoredPosition
 from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.starving import Starving
 from holdfast.plugin.engine.record.dispatch import Dispatch
-from holdfast.testing.brokers.rocketmq_commits import QueueCommits
-from holdfast.testing.member import AppMember
-from holdfast.testing.play import Play, play
 from holdfast.testing.store import SimulatedStore
-from holdfast.testing.world import Fault, Handling, Planned, Topic, World
+from tests.simulation.brokers.rocketmq_commits import QueueCommits
+from tests.simulation.drawing.world import Fault, Handling, Planned, Topic, World
+from tests.simulation.playing.member import AppMember
+from tests.simulation.playing.play import Play, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.testing.stage import Stage
+    from tests.simulation.playing.stage import Stage
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Settings
-from holdfast.testing.draw import draw
-from holdfast.testing.judges import Judges
-from holdfast.testing.play import play
-from holdfast.testing.world import Fault
+from tests.simulation.drawing.draw import draw
+from tests.simulation.drawing.world import Fault
+from tests.simulation.judging.judges import Judges
+from tests.simulation.playing.play import play
 from tests.tiers import first_and_full
 
 if TYPE_CHECKING:
-    from holdfast.testing.book import Placed
+    from tests.simulation.playing.book import Placed
 
 _OUTAGES = (Fault(at_s=2.0, kind="silent", for_s=6.0), Fault(at_s=14.0, kind="deaf", for_s=5.0))
 #: Of RocketMQ, whose group is at the store too: in each of these a member once took over what another had done.

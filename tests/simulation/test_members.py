@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from holdfast.testing.lua_store import LuaStore
 from holdfast.testing.store import SimulatedStore, StoreServer
+from tests.simulation.lua.lua_store import LuaStore
 from tests.simulation.members import RECORDS, World
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import BatchOf, DeadLetterLimit, Holdfast, Ramp, Retry, Settings
-from holdfast.testing.draw import draw
-from holdfast.testing.member import registered
+from tests.simulation.drawing.draw import draw
+from tests.simulation.playing.member import registered
 
 if TYPE_CHECKING:
-    from holdfast.testing.world import World
+    from tests.simulation.drawing.world import World
 
 _SEEDS = 300
 #: Options that no seed draws, and why. Empty is how it should be.

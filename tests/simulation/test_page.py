@@ -24,7 +24,10 @@ def test_each_rule_that_is_broken_on_purpose_has_its_line() -> None:
 def test_each_judge_has_something_that_shows_that_it_can_fail() -> None:
     lines = re.findall(r"^\| ([A-Z][A-Z ]+) \| (.*) \|$", _OF_JUDGES, re.MULTILINE)
     judges = {
-        name for path in (_ROOT / "holdfast" / "testing").glob("*.py") for name in _BROKEN.findall(path.read_text())
+        name
+        for folder in ("judging", "playing")
+        for path in (_ROOT / "tests" / "simulation" / folder).glob("*.py")
+        for name in _BROKEN.findall(path.read_text())
     }
     assert sorted(name for name, _ in lines) == sorted(judges)
     assert f"Of all {len(lines)} judges" in _OF_JUDGES

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.testing import stage
-from holdfast.testing.draw import draw
-from holdfast.testing.faults import Faults
-from holdfast.testing.play import play
+from tests.simulation.drawing.draw import draw
+from tests.simulation.playing import stage
+from tests.simulation.playing.faults import Faults
+from tests.simulation.playing.play import play
 from tests.simulation.shards import ShardStore
 from tests.tiers import first_and_full
 
 if TYPE_CHECKING:
     from holdfast.testing.scheduler import Scheduler
     from holdfast.testing.store import StoreServer
-    from holdfast.testing.world import Fault, World
+    from tests.simulation.drawing.world import Fault, World
 
 _WORLDS, _AT_ONCE = 100, 10
 _FAIL_OVER = Faults._failover

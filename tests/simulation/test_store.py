@@ -10,10 +10,10 @@ import pytest
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Token, Verdict, Wait
 from holdfast.dedup.groups import Member
 from holdfast.errors import AccessRefused, StoreLockedOut, StoreUnavailable
-from holdfast.testing.lua_store import LuaStore
 from holdfast.testing.store import SimulatedStore
 from holdfast.timing import Deadline
 from tests.harness.store_groups import in_turn, queues
+from tests.simulation.lua.lua_store import LuaStore
 from tests.simulation.played import run_all, world
 
 if TYPE_CHECKING:

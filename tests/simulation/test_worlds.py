@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.testing.draw import draw
-from holdfast.testing.play import play
-from holdfast.testing.world import World
+from tests.simulation.drawing.draw import draw
+from tests.simulation.drawing.world import World
+from tests.simulation.playing.play import play
 from tests.simulation.worlds_kept import OPEN, kept, names
 from tests.tiers import first_and_full
 
@@ -22,7 +22,7 @@ from tests.tiers import first_and_full
 _FIXED, _AT_ONCE = 100, 10
 #: `make test-all` plays all of these, and so many more, that nobody has chosen.
 _FIXED_IN_ALL, _RANDOM = 500, 2_000
-_DIGESTS = "from holdfast.testing.draw import draw; from holdfast.testing.play import play; \
+_DIGESTS = "from tests.simulation.drawing.draw import draw; from tests.simulation.playing.play import play; \
 print([play(draw(seed)).figures.digest for seed in (0, 2, 46)])"  # queues, partitions, messages that are leased
 
 
@@ -40,7 +40,7 @@ def test_no_promise_is_broken_in_worlds_that_nobody_chose(part: int) -> None:
     for seed in range(first, first + _AT_ONCE * 10):
         played = play(draw(seed))
         assert played.found is None, (
-            f"seed {seed}: python -m holdfast.testing --shrink --story --seed {seed}\n{played.story}"
+            f"seed {seed}: python -m tests.simulation --shrink --story --seed {seed}\n{played.story}"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.testing.world import World
+from tests.simulation.drawing.world import World
 
 FOLDER = Path(__file__).parent / "worlds"
 #: Whose cure is not made yet, and why. Empty is how it should be.

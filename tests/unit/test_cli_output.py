@@ -14,9 +14,9 @@ from holdfast.adapters.cli.output import LogLines, Output, of_bytes, shown, size
 from holdfast.adapters.cli.progress import Progress
 from holdfast.plugin.event_line import EventLine
 from holdfast.records import Partition
-from holdfast.testing.clocks import HandClock
 from holdfast.testing.records import make_record
 from holdfast.tools.movement import movement
+from tests.harness.clocks import HandClock
 from tests.harness.waiting import until
 
 

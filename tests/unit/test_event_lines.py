@@ -15,7 +15,7 @@ from holdfast.plugin.events import Event, RebalanceReport, RecordFailed, SourceT
 from holdfast.plugin.folding import EVERY_S, LINES
 from holdfast.plugin.observe.observers import Observers
 from holdfast.records import Partition
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

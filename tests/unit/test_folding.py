@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.plugin.folding import EVERY_S, Folding
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 
 
 def test_a_line_that_comes_again_is_told_once_in_a_while_with_how_often_it_came() -> None:

@@ -18,7 +18,7 @@ from holdfast.adapters.kafka.quirks import unowned as module
 from holdfast.adapters.kafka.quirks.unowned import Watch, assigned_in, topics_of, unowned, watch
 from holdfast.errors import SourceUnavailable
 from holdfast.records import Partition
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 
 if TYPE_CHECKING:
     from holdfast.adapters.kafka.emission import ClientConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast import MemoryClaims
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
 from holdfast.runtime import Machine
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 
 
 def test_keys_whose_window_has_passed_are_not_kept_for_ever() -> None:

@@ -11,7 +11,7 @@ from holdfast.dedup.memory import MemoryClaims
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.open import OpenClaims, OpenSession
 from holdfast.runtime import Machine
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from holdfast.adapters.rocketmq.remoting.connection import Connection
 from holdfast.adapters.rocketmq.remoting.frame import MOST_BYTES, Command, FrameReader, encode
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.errors import SettingError, SourceError, SourceFatal, SourceUnavailable, StateError
-from holdfast.testing.clocks import HandClock
 from holdfast.timing import Deadline
+from tests.harness.clocks import HandClock
 from tests.harness.waiting import until
 from tests.unit.rocketmq_fake import FakeServer, Peer
 

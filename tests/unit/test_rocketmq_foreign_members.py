@@ -14,8 +14,8 @@ from holdfast.adapters.rocketmq.remoting.answers import Answer
 from holdfast.dedup.memory_coordinator import MemoryCoordinator
 from holdfast.errors import SourceUnavailable
 from holdfast.records import Partition
-from holdfast.testing.clocks import HandClock
 from holdfast.timing import Deadline
+from tests.harness.clocks import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

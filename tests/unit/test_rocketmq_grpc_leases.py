@@ -10,7 +10,7 @@ import pytest
 from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Verdict
 from holdfast.adapters.rocketmq.grpc.leases import Leases
 from holdfast.runtime import Machine
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ from holdfast.adapters.rocketmq.rotation import Rotation, by_key, ordered
 from holdfast.errors import SettingError
 from holdfast.plugin.assign.java import java_hash
 from holdfast.records import Partition
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from holdfast.adapters.rocketmq.settings import PullSettings
 from holdfast.errors import SourceUnavailable
 from holdfast.plugin.ports import End
 from holdfast.records import Partition
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 from tests.properties.test_rocketmq_messages import Stored
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from holdfast.adapters.rocketmq.tools.offsets import RocketMQOffsetTool
 from holdfast.adapters.rocketmq.troubles import Troubles
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownGroup
 from holdfast.records import Partition
-from holdfast.testing.clocks import HandClock
 from holdfast.timing import Deadline
+from tests.harness.clocks import HandClock
 from tests.unit.rocketmq_fake import FakeServer, Peer, route_body
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 from holdfast.adapters.rocketmq.remoting.answers import Answer, NoAnswer
 from holdfast.adapters.rocketmq.remoting.routes import Routes
 from holdfast.errors import SourceUnavailable, UnknownTopic
-from holdfast.testing.clocks import HandClock
 from holdfast.timing import Deadline
+from tests.harness.clocks import HandClock
 from tests.unit.rocketmq_fake import route_body
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from holdfast.plugin.observe.health import Health
 from holdfast.plugin.observe.snapshot import Snapshot
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 from tests.harness.engine import Bench, FlakyClaims
 from tests.harness.waiting import until
 

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.records import Fence, Partition
-    from holdfast.testing.brokers.kafka_reader import Reader
-    from holdfast.testing.brokers.kafka_slips import Slips
+    from holdfast.testing.brokers.kafka_reader import Reader, Slips
     from holdfast.testing.brokers.kafka_topics import KafkaTopics
 
 

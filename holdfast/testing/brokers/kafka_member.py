@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.runtime import Runtime
     from holdfast.testing.brokers.kafka import MemoryBroker
     from holdfast.testing.brokers.kafka_answers import Told
-    from holdfast.testing.brokers.kafka_slips import Slips
+    from holdfast.testing.brokers.kafka_reader import Slips
     from holdfast.timing import Deadline
 
 #: How long one waits whose name is still another's.

@@ -1,6 +1,13 @@
-"""Where a member of a Kafka group stands in its partitions."""
+"""Where a member of a Kafka group stands in its partitions, and the port of clients that skip records."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.records import Partition
 
 
 class Reader:
@@ -14,3 +21,16 @@ class Reader:
         self.told_end = -1
         #: The client takes the next record for one that it has given.
         self.too_far = False
+
+
+class Slips(Protocol):
+    """The records that one client skips over its life, as if the log had none there."""
+
+    def rebalanced(self, readers: Iterable[Reader]) -> None:
+        """The application was told of a rebalance; these partitions are read now."""
+
+    def resumed(self, reader: Reader) -> None:
+        """A paused partition is read again."""
+
+    def leaves_out(self, partition: Partition, reader: Reader, log: int, offset: int) -> bool:
+        """Whether the client skips that record. `log` counts the logs of a topic that is deleted and made again."""

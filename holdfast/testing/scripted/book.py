@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from holdfast.errors import KeyMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.retrying.dead_letter import Letter
@@ -143,8 +143,3 @@ class Book:
 def place(record: Record) -> str:
     """Where it lies."""
     return f"{record.partition}@{record.offset}"
-
-
-def done_by(calls: Iterable[Call]) -> list[Call]:
-    """The calls that have done their work, as far as anybody can know: also one that was cut off may have."""
-    return [call for call in calls if call.outcome == "done"]

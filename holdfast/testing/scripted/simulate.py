@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, get_args
 
 from holdfast.testing.scripted.world import ScriptedWorld
-from holdfast.testing.shrink import thin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from holdfast.records import Record
     from holdfast.testing.process import Process
     from holdfast.testing.scripted.member import MakeApp, Member
+
+T = TypeVar("T")
 
 #: What `simulate` does to members and servers.
 Kind = Literal[
@@ -230,3 +231,24 @@ def _smaller(
         fails(plan._replace(faults=[each for each in plan.faults if each is not fault]))
     thin(plan.records, lambda records: tries > 0 and bool(records) and fails(plan._replace(records=list(records))))
     return plan, error
+
+
+def thin(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> None:
+    """Leave out halves, quarters, and so on, down to single ones, as long as what is left fails.
+
+    Args:
+        items: what there is.
+        fails: tries some of them, and keeps them if they still fail. Says no once it has tried often enough.
+    """
+    size = max(1, len(items) // 2)
+    while items:
+        at = 0
+        while at < len(items):
+            rest = [*items[:at], *items[at + size :]]
+            if fails(rest):
+                items = rest
+            else:
+                at += size
+        if size == 1:
+            break
+        size //= 2

@@ -20,8 +20,8 @@ from holdfast.dedup.redis_groups import RedisGroupSession
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import AccessRefused, StoreError, StoreLockedOut, StoreUnavailable
 from holdfast.runtime import Machine
-from holdfast.testing.clocks import HandClock
 from tests.contracts.redis.test_faults import answered
+from tests.harness.clocks import HandClock
 from tests.harness.servers.redis import RedisServer
 from tests.harness.waiting import until
 

@@ -16,8 +16,8 @@ from holdfast.dedup.claims import Acquired, AskInHand, Claim, ClaimKey, Drop, In
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import StateError, StoreError, StoreUnavailable
 from holdfast.runtime import Machine
-from holdfast.testing.clocks import HandClock
 from tests.contracts.redis.test_claims import own
+from tests.harness.clocks import HandClock
 from tests.harness.servers.redis import RedisServer
 from tests.harness.waiting import until
 

@@ -10,8 +10,8 @@ from holdfast.dedup.claims import Acquired, Drop, LetGo, Mark, Wait
 from holdfast.dedup.offset_set import OffsetSet
 from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.dedup.redis_session import RedisSession
-from holdfast.testing.lua_redis import LuaRedis
 from tests.harness.stores import LuaBench, MemoryBench, RedisBench
+from tests.simulation.lua.lua_redis import LuaRedis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

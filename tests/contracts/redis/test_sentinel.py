@@ -21,9 +21,9 @@ from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.spark_batches import BatchId, BatchVerdict, Begun, Fate
 from holdfast.errors import AccessRefused, SettingError, StoreRefused, StoreUnavailable
 from holdfast.plugin.events import StoreDown
-from holdfast.testing.clocks import HandClock
 from tests.contracts.redis.bad_urls import SECRET, refused_without_its_password
 from tests.contracts.redis.test_faults import answered
+from tests.harness.clocks import HandClock
 from tests.harness.engine import Bench, numbered
 from tests.harness.servers.sentinels import NAME, Sentinels
 from tests.harness.waiting import until

@@ -14,11 +14,11 @@ from holdfast.adapters.rocketmq.source import RocketMQSource
 from holdfast.dedup.memory_coordinator import MemoryCoordinator
 from holdfast.records import Partition
 from holdfast.runtime import MACHINE
-from holdfast.testing.brokers.rocketmq import RocketBroker
-from holdfast.testing.brokers.rocketmq_member import RocketSource
 from holdfast.timing import Deadline
 from tests.harness.rocketmq_field import PATIENCE_S, client_of
 from tests.harness.witness import Clock, Seen, Witness, in_no_time
+from tests.simulation.brokers.rocketmq import RocketBroker
+from tests.simulation.brokers.rocketmq_member import RocketSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -45,9 +45,10 @@ def play(rule: Broken, *, seed: int, count: int) -> Caught:
         except ValueError as error:
             raise SystemExit(str(error)) from error
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast.testing", "--first", f"--seed={seed}", f"--count={count}"],
+            [sys.executable, "-m", "tests.simulation", "--first", f"--seed={seed}", f"--count={count}"],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": folder},
+            # The broken package goes before the whole one, which lies beside the worlds.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((folder, str(_ROOT)))},
             capture_output=True,
             text=True,
             check=False,

@@ -12,11 +12,11 @@ from holdfast.plugin.audit.schema import Assigned, Outcome, Progress, Rebalanced
 from holdfast.plugin.observe.metrics import METRICS
 from holdfast.runtime import Machine
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from holdfast.testing.brokers.leased import MemoryQueue
-from holdfast.testing.clocks import HandClock
 from tests.harness.audit_events import MemoryEvents, once
+from tests.harness.clocks import HandClock
 from tests.harness.engine import Bench, Letters, Work, numbered, partition
 from tests.harness.waiting import PATIENCE_S
+from tests.simulation.brokers.leased import MemoryQueue
 from tests.unit.engine.test_driven import Loops, end, take
 from tests.unit.engine.test_leased import LEASE_S, Consumer
 from tests.unit.engine.test_snapshots import seen

@@ -10,7 +10,7 @@ from holdfast.plugin.engine.record.workers import Workers
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
 from holdfast.runtime import Machine
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 
 _QUICK_S, _SLOW_S = 2e-6, 0.02
 

@@ -18,8 +18,8 @@ from holdfast.plugin.events import ClientSkipped
 from holdfast.plugin.ports import End
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from holdfast.testing.clocks import HandClock
 from tests.harness.audit_events import MemoryEvents, once
+from tests.harness.clocks import HandClock
 from tests.harness.engine import Bench, numbered, partition
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Slipping(MemoryPartitionedSource):
 
     def __init__(self, *args: object, **more: object) -> None:
         super().__init__(*args, **more)  # type: ignore[arg-type]
-        self.slips = self.left_out = _Slips()  # type: ignore[assignment]
+        self.slips = self.left_out = _Slips()
         self.seeks: list[int | None] = []
         self.refuses = self.has_read = False
         #: So many of its seeks to come are without effect.

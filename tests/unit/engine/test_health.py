@@ -15,7 +15,7 @@ from holdfast.plugin.observe.metrics import METRICS
 from holdfast.plugin.observe.silence import Silence
 from holdfast.plugin.observe.snapshot import OpenRecord, PartitionFigures, Snapshot
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 from tests.harness.engine import Bench, FlakyClaims, partition
 from tests.harness.waiting import until
 

@@ -14,9 +14,9 @@ from holdfast.errors import DeadLetterError, HandlerHung
 from holdfast.plugin.engine.record.hung_handlers import Hung, _Watched
 from holdfast.plugin.engine.record.workers import Workers
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult, RecordFailed, SessionLost, StoreDown
-from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from tests.harness.engine import Bench, FlakyClaims, FlakySession, Letters, Work, numbered, partition
 from tests.harness.waiting import PATIENCE_S
+from tests.simulation.brokers.leased import MemoryLeasedSource, MemoryQueue
 from tests.unit.engine.test_campaigns import Campaign
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from holdfast.errors import DeadLetterRefused, HandlerFailed, SettingError, Sour
 from holdfast.plugin.events import Overrun, SessionLost, SourceTrouble
 from holdfast.plugin.ports import LeasedSource, PartitionedSource
 from holdfast.runtime import Machine
-from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 from tests.harness.engine import QUICK, Bench, Letters, Work, numbered
 from tests.harness.running import Running
 from tests.harness.waiting import PATIENCE_S, until
+from tests.simulation.brokers.leased import MemoryLeasedSource, MemoryQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from holdfast.plugin.engine.flow.intake import Intake
 from holdfast.plugin.engine.record.unacked import Unacked
 from holdfast.plugin.engine.steps import Steps
 from holdfast.plugin.handlers import Kind
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 
 
 class Scene:

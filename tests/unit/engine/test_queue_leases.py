@@ -13,11 +13,11 @@ from holdfast import Holdfast, MemoryClaims, Retry, Settings
 from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.engine.leased.queue_leases import _LOOK_EVERY_S
 from holdfast.plugin.events import ResetHonoured, SourceTrouble
-from holdfast.testing.brokers.queue_leased import Log, QueueLeasedMember
 from tests.harness.audit_events import MemoryEvents
 from tests.harness.engine import Letters, Work
 from tests.harness.running import Running
 from tests.harness.waiting import until
+from tests.simulation.brokers.queue_leased import Log, QueueLeasedMember
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

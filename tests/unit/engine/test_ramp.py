@@ -22,10 +22,10 @@ from holdfast.records import Record
 from holdfast.runtime import Machine
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 from tests.harness.engine import Letters, numbered, partition
 from tests.harness.waiting import PATIENCE_S
+from tests.simulation.brokers.leased import MemoryLeasedSource, MemoryQueue
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -9,7 +9,7 @@ from holdfast import MemoryClaims, Settings
 from holdfast.plugin.engine import sessions
 from holdfast.plugin.events import RebalanceReport, SessionLost
 from holdfast.runtime import Machine
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 from tests.harness.engine import Bench, FlakyClaims, numbered, partition
 
 if TYPE_CHECKING:

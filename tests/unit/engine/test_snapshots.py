@@ -15,9 +15,9 @@ from holdfast.errors import HandlerFailed
 from holdfast.plugin.events import HandlerOverdue, Status, StoreDown
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from tests.harness.engine import Bench, FlakyClaims, Letters, numbered, partition
 from tests.harness.waiting import until
+from tests.simulation.brokers.leased import MemoryLeasedSource, MemoryQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from holdfast.plugin.engine.store.outage import Outage
 from holdfast.plugin.events import ResetHonoured, SessionLost, StoreDiffers, StoreDown, StoreLost, StoreUp
 from holdfast.plugin.ports import CommitFate, Committed
 from holdfast.runtime import Machine
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 from tests.harness.engine import Bench, FlakyClaims, numbered, partition
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)

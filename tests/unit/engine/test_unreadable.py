@@ -16,7 +16,7 @@ from holdfast.plugin.ports import Batch
 from holdfast.plugin.retrying.dead_letter import headers_of
 from holdfast.records import Partition, Record
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from holdfast.testing.clocks import HandClock
+from tests.harness.clocks import HandClock
 from tests.harness.engine import Bench, Letters
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from holdfast.adapters.rocketmq.grpc.delivery import PollTarget, Verdict
 from holdfast.runtime import MACHINE
 from holdfast.testing.brokers.agenda import Line
-from holdfast.testing.brokers.proxy import Message, Proxy
-from holdfast.testing.brokers.proxy_client import ProxyClient
 from holdfast.timing import Deadline
 from tests.contracts.rocketmq.grpc.lab import AGAIN_S, LEASE_S, PATIENCE_S, Field
 from tests.harness.witness import in_no_time
+from tests.simulation.brokers.proxy import Message, Proxy
+from tests.simulation.brokers.proxy_client import ProxyClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable

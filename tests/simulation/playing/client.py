@@ -1,0 +1,320 @@
+"""Client: a member's source as its engine has it, with judges in between: polls (P6), losses (P4), reports (P9)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from holdfast.plugin.events import Overrun, RebalanceReport, SessionLost
+from tests.simulation.brokers.rocketmq_commits import LAST_COMMIT_S
+from tests.simulation.judging.spikes import Spikes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.own_loop.driven import Driven
+    from holdfast.plugin.ports import Batch, DeadLetters, RebalanceListener, Start
+    from holdfast.records import Fence, Partition, Record
+    from holdfast.timing import Deadline
+    from tests.simulation.playing.book import Run
+    from tests.simulation.playing.stage import Actor
+
+#: A loop that is not kept polls again within that time; and so many of the store's timeouts, where that may be slow.
+_AWAY_S, _AWAY_CALLS = 1.0, 8
+#: A takeover may wait so long for the broker, inside the call that tells of what comes; and all else that is done in
+#: such a call takes so long at most.
+_LOOK_S, _TOLD_S = 3.0, 0.25
+#: What has ended when a drain is over is marked all the same: so long for each call of the store.
+_MARK_S = 0.003
+#: Neither a poll nor a turn takes so long by itself.
+_TURN_S = 0.2
+
+
+class Client:
+    """A source with what the world adds to it. Attributes that are not here are those of the source itself."""
+
+    def __init__(self, member: Actor, source: Any) -> None:
+        self.member, self._source = member, source
+        self.reports = Reports(member)
+        ramp = member.stage.world.settings.ramp
+        self._spikes = None if ramp is None else Spikes(member.stage, member.process, ramp)
+        #: What was lost, until it comes again.
+        self._lost: set[Partition] = set()
+        #: Where letters go, of apps that have retry topics.
+        self.dead_letters: Callable[[], DeadLetters] | None = None
+        #: Since when it is polled, or is not; before it has joined, it is not to be.
+        self._polling, self._since = False, math.inf
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    # ---- for the engine
+    @property
+    def group(self) -> str:
+        """Implements `RetryTopicsSource.group`."""
+        return str(self._source.group)
+
+    def reads_all_of(self, topics: Collection[str]) -> None:
+        """Implements `RetryTopicsSource.reads_all_of`."""
+        self._source.reads_all_of(topics)
+
+    def open(
+        self,
+        topics: Collection[str],
+        listener: RebalanceListener,
+        owners: Mapping[Partition, Fence],
+        deadline: Deadline,
+    ) -> None:
+        """Implements `PartitionedSource.open`."""
+        self._source.open(topics, _Listener(self, listener), owners, deadline)
+        self._since = self.member.stage.now
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """Implements `PartitionedSource.poll`."""
+        self._polling, self._since = True, self.member.stage.now
+        try:
+            batch: Batch = self._source.poll(max_records, timeout_s)
+        finally:
+            self._polling, self._since = False, self.member.stage.now
+        self.reports.delivered(batch.records)
+        for record in batch.records:
+            self.member.stage.placed(record).delivered_at = self.member.stage.now
+        if self._spikes is not None:
+            self._spikes.delivered(batch.records)
+        return batch
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Implements `PartitionedSource.commit`."""
+        if gone := sorted(self._lost.intersection(offsets)):
+            self._broken("COMMIT", f"{self.member.name} commits for {gone[0]}, which it has lost")
+        self._source.commit(offsets)
+
+    # ---- for the judges
+    @property
+    def held(self) -> bool:
+        """Whether the member's loop waits for an answer, of the store or, in a poll, of the broker."""
+        return self.member.stage.now - self._since > _TURN_S
+
+    def look(self, engine: Engine | Driven) -> None:
+        """See how much comes in after an assignment."""
+        if self._spikes is not None:
+            self._spikes.look(self.member.name, getattr(engine.family, "owners", {}))
+
+    def judge_polls(self) -> None:
+        """P6: whatever handlers do, the client of a member that is in order is polled."""
+        if not self._polling:
+            self._judge("has not polled", self._since, _AWAY_S)
+
+    def assigned(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
+        """Tell that these partitions come."""
+        self._lost.difference_update(partitions)
+        if self._spikes is not None:
+            self._spikes.assigned(partitions)
+        with self._telling(_LOOK_S), self.reports.coming(partitions):
+            return listener.assigned(partitions)
+
+    def revoked(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
+        """Tell that these partitions go."""
+        world = self.member.stage.world
+        settings = world.settings
+        at_once = settings.async_workers if any("async" in each.kind for each in world.handlers) else settings.workers
+        marks = at_once / settings.mark_batch
+        # Queues go when their last commit is answered, and that may wait for one under way: there and back each.
+        late_s = max((each.amount for each in world.faults if each.kind == "late"), default=0.0)
+        answer_s = min(LAST_COMMIT_S, 4 * late_s) if world.broker == "queues" else 0.0
+        at_most_s = settings.drain_s + marks * _MARK_S + answer_s
+        with self._telling(at_most_s), self.reports.going("revoked", partitions):
+            listener.revoked(partitions)
+
+    def lost(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
+        """Tell that these partitions are gone."""
+        self._lost.update(partitions)
+        self.member.thrown_out()  # it may hear of that late: its store has not answered for a while
+        with self._telling(0.0), self.reports.going("lost", partitions):
+            listener.lost(partitions)
+
+    @contextmanager
+    def _telling(self, at_most_s: float) -> Iterator[None]:
+        """P6, of a rebalance: handlers that outlive the drain do not hold it up."""
+        since = self.member.stage.now
+        yield
+        self._judge("has held a rebalance up", since, at_most_s + _TOLD_S)
+
+    def _judge(self, what: str, since: float, at_most_s: float) -> None:
+        stage = self.member.stage
+        if not stage.world.settings.workers or self.member.interrupted:
+            return  # handlers in the loop's own thread are the user's choice; or it leaves as Ctrl-C leaves it
+        if stage.judges.away:
+            at_most_s += _AWAY_CALLS * stage.world.store_timeout_s
+        took_s = stage.now - max(since, self.member.process.stalled_until - stage.began_at)
+        if took_s > at_most_s:
+            self._broken("AWAY", f"{self.member.name} {what} for {took_s:.2f} s")
+
+    def _broken(self, rule: str, what: str) -> None:
+        self.member.stage.judges.broken(rule, what)
+
+
+class _Listener:
+    """The engine, as its source has it."""
+
+    def __init__(self, client: Client, listener: RebalanceListener) -> None:
+        self._client, self._listener = client, listener
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listener, name)
+
+    def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
+        """Implements `RebalanceListener.assigned`."""
+        return self._client.assigned(self._listener, partitions)
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """Implements `RebalanceListener.revoked`."""
+        self._client.revoked(self._listener, partitions)
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """Implements `RebalanceListener.lost`."""
+        self._client.lost(self._listener, partitions)
+
+    def reset(self, partition: Partition, offset: int, *, cut: bool) -> None:
+        """Implements `RebalanceListener.reset`."""
+        try:
+            self._listener.reset(partition, offset, cut=cut)
+        except BaseException:
+            # RocketMQ tells of a reset once. Who is interrupted while acting on it takes it along.
+            stage = self._client.member.stage
+            stage.judges.unwanted(stage.log(partition), offset)
+            raise
+
+
+class Reports:
+    """P9: each assignment, revocation and loss leaves one report, and its figures are those of the book."""
+
+    def __init__(self, member: Actor) -> None:
+        self._member = member
+        #: What came, and whether a report of it has to follow.
+        self._came: list[tuple[tuple[Partition, ...], bool]] = []
+        #: What was told since something began to go.
+        self._reports: list[RebalanceReport] = []
+        self._overran: Counter[Partition] = Counter()
+        #: What sessions had that were lost, of which a report has to follow.
+        self._lost: list[tuple[Partition, ...]] = []
+        #: Records that came, and those of them that were started, by place; and duplicates as they are reported.
+        self._polled = self._run = self._duplicates = self._left = 0
+        self._waiting: set[tuple[Partition, int]] = set()
+
+    def delivered(self, records: Sequence[Record]) -> None:
+        """A poll has brought these."""
+        self._polled += len(records)
+        self._waiting.update((record.partition, record.offset) for record in records)
+
+    def started(self, records: Sequence[Record]) -> None:
+        """A handler was called with these."""
+        places = {(record.partition, record.offset) for record in records}
+        self._run += len(places & self._waiting)
+        self._waiting -= places
+
+    def told(self, event: Event) -> None:
+        """The engine tells something."""
+        if isinstance(event, Overrun):
+            self._overran[event.partition] += 1
+        if isinstance(event, SessionLost) and (had := tuple(sorted(self._owners()))):
+            self._lost.append(had)
+        if not isinstance(event, RebalanceReport):
+            return
+        self._reports.append(event)
+        self._left += event.trigger == "leave"
+        self._duplicates += event.duplicates_suppressed
+        # What has run may be a duplicate after all: another had the key, and ours was lost.
+        forgotten = self._member.stage.judges.forgotten
+        if self._duplicates > self._polled - self._run and not forgotten:
+            self._broken(
+                f"{self._duplicates} duplicates are reported; {self._polled} records came, {self._run} of them have run"
+            )
+        if event.trigger == "session lost" and (not self._lost or self._lost.pop(0) != event.given):
+            self._broken(f"a report of a lost session that had {_names(event.given)}; there was none, or it had others")
+        if event.trigger == "assigned":
+            at = next((at for at, (came, _) in enumerate(self._came) if came == event.gained), None)
+            if at is None:
+                self._broken(f"a report of {_names(event.gained)} that came; none is to be made of it")
+            else:
+                del self._came[at]
+
+    def ended(self) -> None:
+        """The app has ended in good order."""
+        engine = self._member.engine
+        if engine is None or not engine.snapshots.ran or not engine.parts.stopping.asked:
+            return
+        missing = [partitions for partitions, needed in self._came if needed]
+        if missing:
+            self._broken(f"no report of {_names(missing[0])} that came")
+        if self._lost:
+            self._broken(f"no report of a lost session that had {_names(self._lost[0])}")
+        if self._left != 1:
+            self._broken(f"{self._left} reports of its leave")
+
+    @contextmanager
+    def coming(self, partitions: Sequence[Partition]) -> Iterator[None]:
+        """Around what the engine does when these come."""
+        engine = self._member.engine
+        came = tuple(sorted(partitions))
+        self._came.append((came, False))
+        yield
+        needed = bool(came) and engine is not None and not engine.parts.stopping.begun
+        self._came = [(each, needed or must) if each is came else (each, must) for each, must in self._came]
+
+    @contextmanager
+    def going(self, trigger: str, partitions: Sequence[Partition]) -> Iterator[None]:
+        """Around what the engine does when these go."""
+        engine = self._member.engine
+        owners = self._owners()
+        had = {each: (owners[each].session, owners[each].epoch) for each in partitions if each in owners}
+        before, overran = self._runs(had), self._overran.copy()
+        self._reports.clear()
+        yield
+        if engine is None or engine.parts.stopping.error is not None:
+            return
+        found = [report for report in self._reports if report.trigger == trigger]
+        if len(found) != bool(had):
+            self._broken(f"{len(found)} reports of {_names(sorted(had))} that went ({trigger})")
+            return
+        for report in found:
+            if report.given != tuple(sorted(had)):
+                self._broken(f"a report of {_names(report.given)} that went, where {_names(sorted(had))} did")
+            told = sum((self._overran - overran)[each] for each in had)
+            if report.abandoned != told or report.abandoned < len(self._runs(had)):
+                self._broken(
+                    f"{report.abandoned} records are reported as abandoned; {told} were told of, "
+                    f"{len(self._runs(had))} run"
+                )
+            if report.drained < 0 or report.drained + report.abandoned < len(before):
+                self._broken(
+                    f"{report.drained} records are reported as drained and {report.abandoned} as abandoned; "
+                    f"{len(before)} ran when {_names(sorted(had))} went"
+                )
+
+    # ---- inside
+    def _owners(self) -> Mapping[Partition, Ownership]:
+        engine = self._member.engine
+        return {} if engine is None else getattr(engine.family, "owners", {})
+
+    def _runs(self, had: Mapping[Partition, tuple[str, int]]) -> Sequence[Run]:
+        """The runs of these ownerships. All sessions that are open without a store have one name."""
+        stage, member = self._member.stage, self._member.name
+        return [
+            run
+            for partition, (session, epoch) in had.items()
+            for run in stage.judges.in_log[stage.log(partition)]
+            if (run.member, run.session, run.epoch) == (member, session, epoch) and not run.given_up
+        ]
+
+    def _broken(self, what: str) -> None:
+        self._member.stage.judges.broken("REPORT", f"{self._member.name}: {what}")
+
+
+def _names(partitions: Sequence[Partition]) -> str:
+    return ", ".join(map(str, partitions)) or "nothing"

@@ -1,0 +1,117 @@
+"""Foreign: offsets of a group of Kafka's that another program commits while members run, and what they make of these.
+
+What lies below such an offset is done, by the word of that program: the judges excuse that, from then on, and nothing
+else. Where a partition is taken over while it stands, the group goes on from there: what was done above is forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.engine.partition.partitioned import Partitioned
+from holdfast.plugin.events import CommitOverwritten
+from holdfast.testing.brokers.watcher import Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.plugin.events import Event
+    from holdfast.records import Partition
+    from tests.simulation.drawing.world import FaultKind
+    from tests.simulation.playing.book import LogName
+    from tests.simulation.playing.stage import Actor, Stage
+
+#: Between the question what the group has committed and the commit that follows another program may commit: so soon.
+_RACE_S = 0.1
+#: Where answers may be missing, an offset that is sent again was not acknowledged.
+_UNANSWERED: frozenset[FaultKind] = frozenset({"cut", "late", "twice", "leaderless"})
+
+
+class _Stands(NamedTuple):
+    """The last offset that another program has committed in a partition."""
+
+    log: LogName
+    offset: int
+    since: float
+
+
+class Foreign(Watcher):
+    """Of one group."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._stands: dict[Partition, _Stands] = {}
+        #: What each member has committed last of a partition.
+        self._own: dict[tuple[object, Partition], int] = {}
+        #: What members have told of offsets behind theirs.
+        self._told: set[tuple[str, Partition, int]] = set()
+        #: Logs that were there when the world began, and in which nothing was committed yet.
+        self._untouched: set[LogName] = set()
+        self._answers = _UNANSWERED.isdisjoint(each.kind for each in stage.world.faults)
+
+    def made(self, partitions: Iterable[Partition]) -> None:
+        """Partitions are there as the world begins."""
+        self._untouched.update(map(self._stage.log, partitions))
+
+    def commit(self, partition: Partition, offset: int) -> None:
+        """Another program commits."""
+        stage = self._stage
+        stage.judge_commits()
+        stage.group.set_offset(partition, offset)
+        log = stage.log(partition)
+        self._untouched.discard(log)
+        stage.judges.committed_elsewhere(log, offset)
+        self._stands[partition] = _Stands(log, offset, stage.now)
+
+    def told(self, member: str, event: Event) -> None:
+        """A member tells something."""
+        if isinstance(event, CommitOverwritten):
+            self._told.add((member, event.partition, event.offset))
+
+    # ---- Watcher
+    def on_commit(self, partition: Partition, offset: int, member: object, metadata: str) -> None:
+        """Implements `Watcher.on_commit`: a member's commit is taken."""
+        stage, it = self._stage, self._stage.member_of(member)
+        if stage.world.begins == "latest" and (log := stage.log(partition)) in self._untouched:
+            self._untouched.discard(log)
+            stage.judges.begins(log, offset)
+        before = self._own.get((member, partition))
+        self._own[member, partition] = offset
+        if it is not None and self._replays(it, partition, offset):
+            stage.judge_commits()
+            stage.judges.goes_on(stage.log(partition), offset)
+        stands = self._stands.pop(partition, None)
+        if stands is None or it is None or stands.log != stage.log(partition):
+            return
+        if offset == stands.offset and self._adopts(it, partition, offset):
+            stage.judge_commits()  # those before it
+            stage.judges.goes_on(stands.log, offset)
+        elif offset == before:
+            self._judge_anew(it, partition, offset, stands)
+
+    # ---- inside
+    @staticmethod
+    def _replays(it: Actor, partition: Partition, offset: int) -> bool:
+        """Whether its loop has had the group go back to that offset."""
+        family = it.engine.family if it.stage.world.loop is not None and it.engine is not None else None
+        owner = family.owners.get(partition) if isinstance(family, Partitioned) else None
+        return owner is not None and owner.cut == offset and owner.phase is Phase.ADOPTING
+
+    @staticmethod
+    def _adopts(it: Actor, partition: Partition, offset: int) -> bool:
+        """Whether the group goes on from there with that commit. Who is gone by now is asked no more."""
+        family = it.engine.family if it.engine is not None and it.process.alive else None
+        owner = family.owners.get(partition) if isinstance(family, Partitioned) else None
+        return owner is None or (owner.phase is Phase.ADOPTING and owner.adopting == offset)
+
+    def _judge_anew(self, it: Actor, partition: Partition, offset: int, stands: _Stands) -> None:
+        """A member has committed anew what it had committed before."""
+        stage = self._stage
+        if not self._answers or stage.now - stands.since < _RACE_S or it.process.stalled_until > stands.since:
+            return
+        what = f"{it.name} commits {offset} of {partition} anew over {stands.offset}, which another program has set"
+        if stands.offset > offset:
+            stage.judges.broken("OVERWRITTEN", what)
+        elif (it.name, partition, stands.offset) not in self._told:
+            stage.judges.broken("OVERWRITTEN", f"{what}, and does not tell it")

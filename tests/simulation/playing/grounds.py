@@ -1,0 +1,29 @@
+"""Grounds: which kind of broker a world stands on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.playing.kafka_ground import KafkaGround
+from tests.simulation.playing.leased_ground import LeasedGround
+from tests.simulation.playing.pushed_ground import PushedGround
+from tests.simulation.playing.queue_ground import QueueGround
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.drawing.world import BrokerKind
+    from tests.simulation.playing.ground import Ground
+    from tests.simulation.playing.stage import Stage
+
+_GROUNDS: dict[BrokerKind, Callable[[Stage], Ground]] = {
+    "kafka": KafkaGround,
+    "queues": QueueGround,
+    "leased": LeasedGround,
+    "pushed": PushedGround,
+}
+
+
+def ground_of(stage: Stage) -> Ground:
+    """The ground that the stage's world says."""
+    return _GROUNDS[stage.world.broker](stage)

@@ -1,0 +1,91 @@
+"""Search: many worlds, by their seeds, on all cores; and what was found made small."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import multiprocessing
+import time
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.simulation.drawing.draw import draw
+from tests.simulation.judging.judges import Found
+from tests.simulation.playing.play import Figures, Played, play
+from tests.simulation.shrink import shrink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tests.simulation.drawing.world import World
+
+#: The rule that is broken where the simulator itself raises.
+SIMULATOR = "SIMULATOR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The outcome of one seed."""
+
+    seed: int
+    found: Found | None
+    figures: Figures | None
+    #: Seconds of a processor.
+    took_s: float
+
+
+def search(seeds: Iterable[int], jobs: int = 1) -> Iterator[Result]:
+    """Play the worlds of these seeds, in any order."""
+    quiet()
+    if jobs <= 1:
+        yield from map(_one, seeds)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs, _collect_less_often) as pool:
+        yield from pool.imap_unordered(_one, seeds, chunksize=4)
+
+
+def judged(world: World) -> Found | None:
+    """Play a world and return what the judges find, also where the simulator raises."""
+    return _judged(world)[0]
+
+
+def smaller(world: World, found: Found, *, plays: int = 400) -> World:
+    """A smaller world that breaks the same rule."""
+    quiet()
+
+    def fails(tried: World) -> bool:
+        again = judged(tried)
+        return again is not None and again.rule == found.rule
+
+    return shrink(world, fails, plays=plays)
+
+
+def quiet() -> None:
+    """Members log as they do anywhere: a thousand worlds of it help nobody."""
+    logging.getLogger("holdfast").setLevel(logging.CRITICAL + 1)
+
+
+def _collect_less_often() -> None:
+    """A world's objects go all at once, at its end: looking through them in between took a tenth of the time."""
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 50)
+
+
+def _one(seed: int) -> Result:
+    began = time.process_time()
+    found, played = _judged(draw(seed))
+    return Result(
+        seed=seed,
+        found=found,
+        figures=played.figures if played else None,
+        took_s=time.process_time() - began,
+    )
+
+
+def _judged(world: World) -> tuple[Found | None, Played | None]:
+    try:
+        played = play(world)
+    except Exception:  # noqa: BLE001 - it is told as what it is
+        return Found(SIMULATOR, traceback.format_exc(), 0.0), None
+    return played.found, played

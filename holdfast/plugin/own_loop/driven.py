@@ -190,6 +190,8 @@ class Driven:
             deadline = Deadline(timeout_s, self._clock)
             self._look(at_most, ready, deadline, ahead=_AHEAD if at_most == 1 else 1, wait=not ready)
             while (ready := self._ready(at_most)) < at_most and not deadline.passed and self._calm:
+                if ready and parts.intake.tight:
+                    break  # a partition brings the next record when this one is taken: see `Intake.room`
                 self._look(at_most, ready, deadline)
         elif self.user.marks_due:
             self.settle()
@@ -404,10 +406,11 @@ class Driven:
         return batch
 
     def _wait_s(self, deadline: Deadline) -> float:
-        """Short while something is under way that the client knows nothing of."""
+        """Short while something is under way that the client knows nothing of: also a partition that was paused in a
+        jam, and goes on because the loop has just taken its record."""
         parts = self.parts
         busy = self._told or parts.settling.waiting or parts.owed or parts.sessions.stalled or parts.claiming.wanted
-        busy = busy or parts.intake.new_partitions.records > 0
+        busy = busy or parts.intake.new_partitions.records > 0 or parts.intake.tight
         awaited = self._others_end and self.user.handed_out
         return parts.timers.next_s(deadline.left_s(MARK_S if busy or awaited else _IDLE_S))
 

@@ -72,7 +72,9 @@ class AtStore:
         self._server = 0
         #: The highest generation that a session was heard with.
         self._generations: dict[str, int] = {}
+        #: By the names of positions; and how many logs there were then.
         self._logs: dict[str, LogName] = {}
+        self._known = 0
 
     def __call__(self, session: str, generation: int, apply: Callable[[], _T]) -> _T:
         """A call arrives, and is applied."""
@@ -161,9 +163,14 @@ class AtStore:
             self._broken("KEY", f"{session} takes {key} from {had.session}, which lives")
 
     def _record(self, name: str, offset: int) -> Placed | None:
+        """The record of that offset; None where the position's name does not say of which log (see `queue_leases`)."""
         stage = self._stage
-        if name not in self._logs:
-            self._logs = {stage.name_of(log): log for log in stage.book.logs}
+        if name not in self._logs or len(stage.book.logs) != self._known:
+            self._known = len(stage.book.logs)
+            of_name: dict[str, list[LogName]] = {}
+            for log in stage.book.logs:
+                of_name.setdefault(stage.name_of(log), []).append(log)
+            self._logs = {each: logs[0] for each, logs in of_name.items() if len(logs) == 1}
         records = stage.book.logs[self._logs[name]] if name in self._logs else []
         at = bisect_left(records, offset, key=_OFFSET)
         return records[at] if at < len(records) and records[at].offset == offset else None

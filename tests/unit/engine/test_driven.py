@@ -655,6 +655,19 @@ def test_an_explicit_loop_that_alone_can_end_what_it_has_is_not_starved_for_ever
     until(lambda: take(loop) == [] and loops.committed() == 200)
 
 
+def test_what_waits_for_a_key_that_the_loop_has_itself_does_not_slow_the_other_partitions_down(loops: Loops) -> None:
+    """Its commit alone ends that wait, and it commits when it has gathered enough."""
+    loops.broker.create("orders", 2)
+    loops.produce(*["same" * 20] * 100, number=0)
+    loop = loops.loop("commit", key=lambda r: r.value, max_in_flight_bytes=1000)
+    got: list[Record] = []
+    until(lambda: _add(got, loop) >= 1)
+    until(lambda: take(loop) == [] and loop.parts.intake.tight)
+    loops.produce(*numbered("other", range(50)), number=1)
+    others: list[str] = []
+    until(lambda: len(others.extend(take(loop, 50, PATIENCE_S)) or others) == 50)
+
+
 @pytest.mark.parametrize("done_when", ["commit", "explicit"])
 def test_what_waits_for_another_members_key_is_bounded_however_much_the_loop_asks(
     loops: Loops, done_when: DoneWhen

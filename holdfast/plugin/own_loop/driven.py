@@ -189,9 +189,7 @@ class Driven:
         if ready < at_most or self._clock.now() >= self._client_at:
             deadline = Deadline(timeout_s, self._clock)
             self._look(at_most, ready, deadline, ahead=_AHEAD if at_most == 1 else 1, wait=not ready)
-            while (ready := self._ready(at_most)) < at_most and not deadline.passed and self._calm:
-                if ready and parts.intake.tight:
-                    break  # a partition brings the next record when this one is taken: see `Intake.room`
+            while (ready := self._ready(at_most)) < at_most and not deadline.passed and self._more_may_come(ready):
                 self._look(at_most, ready, deadline)
         elif self.user.marks_due:
             self.settle()
@@ -417,6 +415,11 @@ class Driven:
     def _ready(self, at_most: int) -> int:
         """Records that may be handed out now, counted up to `at_most`."""
         return 0 if self.parts.sessions.stalled else self.parts.lanes.ready_records(at_most)
+
+    def _more_may_come(self, ready: int) -> bool:
+        """Whether to wait for more than what is ready. Not in a jam: there each partition brings its next record when
+        that one is taken (`Intake.room`)."""
+        return self._calm and not (ready and self.parts.intake.tight)
 
     @property
     def _calm(self) -> bool:

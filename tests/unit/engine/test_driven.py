@@ -665,7 +665,7 @@ def test_what_waits_for_a_key_that_the_loop_has_itself_does_not_slow_the_other_p
     until(lambda: take(loop) == [] and loop.parts.intake.tight)
     loops.produce(*numbered("other", range(50)), number=1)
     others: list[str] = []
-    until(lambda: len(others.extend(take(loop, 50, PATIENCE_S)) or others) == 50)
+    until(lambda: len(others) == 50, meanwhile=lambda: others.extend(take(loop, 50, PATIENCE_S)))
 
 
 @pytest.mark.parametrize("done_when", ["commit", "explicit"])

@@ -19,7 +19,7 @@ from tests.simulation.worlds_kept import OPEN, kept, names
 from tests.tiers import first_and_full
 
 #: `make test` plays the first of these, and no others: no landing hangs on luck. `make simulate` plays any.
-_FIXED, _AT_ONCE = 100, 10
+_FIXED, _AT_ONCE = 60, 10
 #: `make test-all` plays all of these, and so many more, that nobody has chosen.
 _FIXED_IN_ALL, _RANDOM = 500, 2_000
 _DIGESTS = "from tests.simulation.drawing.draw import draw; from tests.simulation.playing.play import play; \

@@ -67,6 +67,7 @@ def test_a_death_repeats_at_most_what_was_in_hand(
     assert not _told(rocketmq, redis_server, tmp_path, story)
 
 
+@pytest.mark.full
 def test_while_the_store_is_away_nothing_runs_twice_and_then_the_group_goes_on(
     rocketmq: RocketMQServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:

@@ -32,8 +32,10 @@ def test_a_broker_with_the_consumer_protocol_says_so(bootstrap: str) -> None:
 
 
 def test_asking_leaves_no_group_behind(kafka: KafkaServer) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})  # kept: one that is collected answers nothing any more
+
     def groups() -> set[str]:
-        listed = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_consumer_groups(request_timeout=60).result(60)
+        listed = admin.list_consumer_groups(request_timeout=60).result(60)
         return {each.group_id for each in listed.valid}
 
     before = groups()

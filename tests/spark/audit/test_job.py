@@ -109,7 +109,7 @@ def test_where_nobody_knows_whose_a_file_was_spark_says_the_same(
     (tmp_path / "events" / "dark.jsonl").write_text('{"v": 2, "group": "dark", "run": "x"}\n')
     with audit(quick, str(tmp_path / "events")) as found:
         found.write(str(tmp_path / "tables"))
-    compared(tmp_path / "tables", tmp_path / "events", AuditSettings())
+    compared(tmp_path / "tables", TABLES, tmp_path / "events", AuditSettings())
 
 
 def test_places_without_events_are_said(spark: SparkSession, tmp_path: Path) -> None:

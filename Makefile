@@ -7,6 +7,7 @@ ONLY ?=
 ON ?=
 COMPARE ?=
 KILLS ?= 20
+FAILOVERS ?= 0
 CLIENTS ?=
 MINUTES ?= 10
 BROKERS ?= one
@@ -93,9 +94,9 @@ audit: ## the demo again, its members telling what they do, and what `holdfast a
 	case $$code in 0|1|4) ;; *) exit $$code ;; esac
 	@echo "The demo's own ledger counts more repetitions: a member cannot tell what it did right before it was killed."
 
-chaos: setup-all ## the stories again and again: COUNT=5 SEED=1 ONLY=kill ON=rocketmq, ON=spark KILLS=20, or ON=audit; results in chaos-out/
+chaos: setup-all ## the stories again and again: COUNT=5 SEED=1 ONLY=kill ON=rocketmq, ON=spark KILLS=20 FAILOVERS=5, or ON=audit; results in chaos-out/
 ifeq ($(ON),spark)
-	$(PYTHON) -m tests.chaos.spark --kills $(KILLS) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
+	$(PYTHON) -m tests.chaos.spark --kills $(KILLS) --failovers $(FAILOVERS) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
 else ifeq ($(ON),audit)
 	$(PYTHON) -m tests.chaos.audit --kills $(KILLS) --seed $(SEED)
 else

@@ -5,6 +5,9 @@ and those of the round before again; starts a driver; waits until each query sta
 has for it; and kills the driver with all that it has started (kill -9), at once or after a moment in which the queries
 go on. A shape that can do without has a second query, whose checkpoint is deleted in the middle. A last driver reads
 what is left, and what is in the sinks is counted.
+
+With `--failovers` the store is a Redis that Sentinel fails over. In so many of the rounds its master is killed as the
+queries go on, and the driver when another master is named.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import shutil
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -25,6 +29,7 @@ from typing import TYPE_CHECKING
 from tests.harness.servers.kafka import KafkaServer
 from tests.harness.servers.postgres import PostgresServer
 from tests.harness.servers.redis import RedisServer
+from tests.harness.servers.sentinels import Sentinels
 from tests.spark.driver import Aim, Plan
 from tests.spark.gates import PHASES
 from tests.spark.kills import Drivers
@@ -62,9 +67,27 @@ def phases(random: Random, rounds: int) -> list[str]:
     return made[:rounds]
 
 
-def play(home: Path, names: Sequence[str], kills: int, seed: int) -> list[Result]:
+class _Store:
+    """One Redis, or one that Sentinel fails over."""
+
+    def __init__(self, stack: ExitStack, *, fails_over: bool) -> None:
+        self._sentinels = stack.enter_context(Sentinels(guarded=True)) if fails_over else None
+        self.url = self._sentinels.url() if self._sentinels else stack.enter_context(RedisServer(aof=True)).url
+
+    def fail_over(self) -> None:
+        """Returns when another master is named, and has both others as replicas."""
+        assert self._sentinels is not None
+        dead = self._sentinels.leading()
+        dead.kill()
+        self._sentinels.await_another(dead)
+        self._sentinels.restart(dead)
+        self._sentinels.await_settled()
+
+
+def play(home: Path, names: Sequence[str], kills: int, seed: int, failovers: int) -> list[Result]:
     """All rounds, and the last driver."""
     random = Random(seed)
+    with_failover = set(Random(seed).sample(range(kills), failovers))
     results: dict[str, Result] = {}
     for name in names:
         results[name] = Result(shape=name, ours=SHAPES[name].ours, deleted=False)
@@ -72,10 +95,11 @@ def play(home: Path, names: Sequence[str], kills: int, seed: int) -> list[Result
             results[name + _DELETED] = Result(shape=name, ours=SHAPES[name].ours, deleted=True)
     aimed = {name: phases(random, kills) for name in results}
     drivers = Drivers(home)
-    with KafkaServer() as kafka, RedisServer(aof=True) as redis, PostgresServer() as postgres:
+    with ExitStack() as stack, KafkaServer() as kafka, PostgresServer() as postgres:
+        store = _Store(stack, fails_over=failovers > 0)
         kafka.create_topic(_TOPIC, 2)
         plan = Plan(
-            bootstrap=kafka.bootstrap, topic=_TOPIC, redis=redis.url, postgres=postgres.database(), per_batch=_NEW
+            bootstrap=kafka.bootstrap, topic=_TOPIC, redis=store.url, postgres=postgres.database(), per_batch=_NEW
         )
         for number in range(kills):
             send(kafka.bootstrap, _TOPIC, _round(number))
@@ -84,11 +108,14 @@ def play(home: Path, names: Sequence[str], kills: int, seed: int) -> list[Result
                 for name, each in results.items()
             ]
             let_go_s = random.choice((None, random.uniform(0.0, 1.5)))
-            came_to = drivers.run_and_kill(replace(plan, aims=aims), let_go_s)
+            if number in with_failover:
+                came_to = drivers.run_and_kill(replace(plan, aims=aims), let_go_s or 0.0, store.fail_over)
+            else:
+                came_to = drivers.run_and_kill(replace(plan, aims=aims), let_go_s)
             for name, each in came_to.items():
                 phase, killed = each.partition(" ")[0] or "nothing", results[name].killed
                 killed[phase] = killed.get(phase, 0) + 1
-            print(f"kill {number + 1}: {came_to}", flush=True)
+            print(f"kill {number + 1}{' with a failover' * (number in with_failover)}: {came_to}", flush=True)
             if number == kills // 2:
                 for name, result in results.items():
                     if result.deleted:
@@ -130,12 +157,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--failovers", type=int, default=0, help="of the store, in so many of the rounds")
     parser.add_argument("--only", nargs="*", default=list(SHAPES), choices=SHAPES)
     asked = parser.parse_args()
+    if not 0 <= asked.failovers <= asked.kills:
+        parser.error(f"--failovers {asked.failovers}: there are {asked.kills} rounds, and one failover a round at most")
     _OUT.mkdir(exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="holdfast-spark-"))
     began = time.monotonic()
-    results = play(home, asked.only, asked.kills, asked.seed)
+    results = play(home, asked.only, asked.kills, asked.seed, asked.failovers)
     machine = {"system": platform.platform(), "python": platform.python_version(), "processors": os.cpu_count()}
     path = _OUT / f"spark-{time.strftime('%Y%m%d-%H%M%S')}.json"
     found = {

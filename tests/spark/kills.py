@@ -42,12 +42,15 @@ class Drivers:
         self.folder = folder
         self._log = folder / "log"
 
-    def run_and_kill(self, plan: Plan, let_go_s: float | None = None) -> dict[str, str]:
+    def run_and_kill(
+        self, plan: Plan, let_go_s: float | None = None, meanwhile: Callable[[], None] | None = None
+    ) -> dict[str, str]:
         """Start one, and kill it when each of its queries stands still, or has nothing left to read.
 
         Args:
             plan: what it does.
             let_go_s: let them go on, for so long, and kill it then.
+            meanwhile: called as they go on, before that time begins. The driver may end by what it does.
 
         Returns:
             By the query's name, the last phase that it came to, and the batch.
@@ -60,6 +63,8 @@ class Drivers:
             self._await(driver, lambda: all(each.exists() for each in stand))
             if let_go_s is not None:
                 go.touch()
+                if meanwhile is not None:
+                    meanwhile()
                 time.sleep(let_go_s)
         return {aim.name: self._last(aim.name) for aim in plan.aims}
 

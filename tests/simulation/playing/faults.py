@@ -163,40 +163,40 @@ class Faults(BrokerFaults):
         self._stage.judges.removed([each for each in records if each.offset < first])
 
     def _reset(self, fault: Fault) -> None:
-        self._everybody_leaves()
-        self._reset_when_empty(fault)
+        self._everybody_leaves(lambda: self._set_back(fault))
 
     def _forget(self, fault: Fault) -> None:
-        self._everybody_leaves()
-        self._forget_when_empty(fault)
+        self._everybody_leaves(lambda: self._expire_offsets(fault))
 
-    def _everybody_leaves(self) -> None:
+    def _everybody_leaves(self, then: Callable[[], None]) -> None:
         self._resetting = True
         for member in self._stage.living:
             member.stop()
+        self._when_empty(then)
 
-    def _forget_when_empty(self, fault: Fault) -> None:
+    def _when_empty(self, then: Callable[[], None]) -> None:
+        """Call `then` when the group has no members any more, and a topic to do it with."""
         stage = self._stage
-        stage.broker.settle()
-        if stage.living or stage.group.members:
-            self._later(_LOOK_S, lambda: self._forget_when_empty(fault))
+        stage.broker.settle()  # the sessions of killed members may have ended
+        if stage.living or stage.group.members or not stage.broker.logs:
+            self._later(_LOOK_S, lambda: self._when_empty(then))
             return
-        stage.judge_commits()
+        stage.judge_commits()  # a late commit may have come just before
+        then()
+
+    def _expire_offsets(self, fault: Fault) -> None:
+        stage = self._stage
         for place in stage.broker.logs:
             stage.group.set_offset(place, None)
         stage.say("world", "the group's offsets have expired")
         self._later(fault.for_s, self._everybody_comes)
 
-    def _reset_when_empty(self, fault: Fault) -> None:
+    def _set_back(self, fault: Fault) -> None:
         stage, place = self._stage, self._place(fault)
-        stage.broker.settle()  # the sessions of those that were killed may have ended
-        if stage.living or stage.group.members or place is None:
-            self._later(_LOOK_S, lambda: self._reset_when_empty(fault))
-            return
+        assert place is not None  # `_when_empty` has waited for a topic
         offset = int(fault.amount * stage.broker.logs[place].end)
         before = stage.group.offset(place) or 0
         stage.say("world", f"the offset of {place} is set to {offset}, from {before}")
-        stage.judge_commits()  # one may have come late, just before
         stage.group.set_offset(place, offset)
         stage.judges.reset(stage.log(place), offset, back=offset < before)
         stage.left_before_reset = len(stage.members)

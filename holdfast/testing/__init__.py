@@ -23,7 +23,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Imported when it is asked for: greenlet is no dependency of who only makes records."""
+    """Import a name when it is asked for: `make_record` works without greenlet."""
     if name not in _HOMES:
         raise AttributeError(f"module 'holdfast.testing' has no attribute {name!r}")
     try:

@@ -1,4 +1,4 @@
-"""SimulatedEventLoop: asyncio's own loop, but that it waits in the scheduler and not in the system."""
+"""SimulatedEventLoop: asyncio's own event loop, which waits in the scheduler instead of the system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Machine(Protocol):
-    """The runtime that it is of: `SimulatedRuntime`."""
+    """The runtime of the loop (`SimulatedRuntime`), as the loop sees it."""
 
     @property
     def over(self) -> bool:
@@ -21,15 +21,15 @@ class Machine(Protocol):
         ...
 
     def now(self) -> float:
-        """By the clock of its process."""
+        """The time by the clock of its process."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for so many seconds of the process' clock."""
         ...
 
     def event(self) -> Event:
-        """One that tasks wait for."""
+        """A new event."""
         ...
 
     def spawn(self, target: Callable[[], None], name: str) -> Thread:
@@ -37,34 +37,34 @@ class Machine(Protocol):
         ...
 
     def stand_aside(self) -> None:
-        """Perhaps others go first."""
+        """Let other tasks run first, by chance."""
         ...
 
 
 class SimulatedEventLoop(asyncio.BaseEventLoop):
-    """Timers, futures, tasks, `call_soon_threadsafe` and `to_thread`. There is no network in it.
+    """Timers, futures, tasks, `call_soon_threadsafe` and `to_thread`; no sockets.
 
-    `BaseEventLoop` asks three things of who makes a loop of it, and they are this class' own: a selector, what is to be
-    done with what that has found, and how another thread wakes it.
+    `BaseEventLoop` leaves three things to its subclasses: a selector, the handling of the selector's events, and how
+    another thread wakes the loop. This class provides them.
     """
 
-    _ready: Collection[asyncio.Handle]  #: BaseEventLoop's: whose turn it is
+    _ready: Collection[asyncio.Handle]  #: BaseEventLoop's queue of callbacks that are due
 
     def __init__(self, runtime: Machine) -> None:
         super().__init__()
         self._runtime = runtime
         self._called = runtime.event()
         self._selector = self
-        self._clock_resolution = 1e-9  # the machine's may be another one elsewhere
+        self._clock_resolution = 1e-9  # fixed, since the resolution of the real clock depends on the machine
 
     def time(self) -> float:
-        """By the clock of its process."""
+        """The time by the clock of its process."""
         return self._runtime.now()
 
     def select(self, timeout: float | None) -> list[object]:
-        """Wait for that long, or until another thread calls. In the place of a selector: it finds no files."""
+        """The selector's method: wait for so many seconds, or until another thread calls. Returns no events."""
         if self._runtime.over:
-            self._runtime.sleep(0.0)  # raises, also where coroutines have always something to do
+            self._runtime.sleep(0.0)  # raises: it ends a loop whose coroutines never wait
         if timeout is None or timeout > 0:
             self._called.wait(timeout)
         else:
@@ -73,10 +73,10 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
         return []
 
     def run_in_executor(self, executor: object, func: Callable[..., Any], *args: object) -> asyncio.Future[Any]:
-        """A thread for each call.
+        """Run each call in a thread of its own.
 
         Raises:
-            RuntimeError: an executor was given: its threads are the system's.
+            RuntimeError: an executor was given; its threads would be threads of the system.
         """
         if executor is not None:
             raise RuntimeError("an executor's threads are not of this world: give None")
@@ -94,7 +94,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
             result, error = None, None
             try:
                 result = func(*args)
-            except Exception as raised:  # noqa: BLE001 - its caller's
+            except Exception as raised:  # noqa: BLE001 - raised at the caller
                 error = raised
             if not self.is_closed():
                 self.call_soon_threadsafe(end, result, error)
@@ -103,17 +103,17 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Call the handler as asyncio does. A task that is unfinished when the world is over is nobody's mistake."""
+        """Call the handler as asyncio does, but ignore unfinished tasks at the end of the world."""
         if not self._runtime.over:
             super().call_exception_handler(context)
 
     def leave(self) -> None:
-        """The world is over: what waits for its turn does not get it."""
+        """Cancel callbacks that are due: the world is over."""
         for handle in self._ready:
             handle.cancel()
 
     def abandon(self) -> None:
-        """All threads have left: now the coroutines, also those that have not begun."""
+        """Close all coroutines, also those that have not begun. Called when all tasks have ended."""
         for task in asyncio.all_tasks(self):
             coroutine = task.get_coro()
             if coroutine is not None:
@@ -123,10 +123,10 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
             self.close()
 
     def _process_events(self, found: list[object]) -> None:
-        """There are none."""
+        """Do nothing: `select` returns no events."""
 
     def _write_to_self(self) -> None:
         self._called.set()
 
     def __del__(self, _warn: object = None) -> None:
-        """A loop of a process that has crashed was closed by nobody."""
+        """Do not warn: the loop of a crashed process was never closed."""

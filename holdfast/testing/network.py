@@ -1,4 +1,4 @@
-"""Network: what is between the processes of a simulated world and one of its servers."""
+"""Network: carries calls between the processes of a simulated world and one of its servers."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: How long a call, or its reply, is on its way where nothing is wrong: at least, at most.
+#: The least and the longest time of one way, of a call or its reply, without faults.
 _WAY_S = (5e-5, 1e-3)
 
 
 class NoAnswer(Exception):
-    """The caller's patience is at its end. Perhaps the call has arrived, or will."""
+    """No reply within the caller's timeout. The call may have arrived, or may still arrive."""
 
 
 class Refused(Exception):
-    """The server lets nobody in; in its words."""
+    """The server refuses the caller's credentials; the text is the server's."""
 
 
 class _Call:
-    """One that is on its way."""
+    """A call on its way."""
 
     __slots__ = ("error", "reply", "waiters")
 
@@ -38,14 +38,14 @@ class _Call:
 
 
 class Network:
-    """Carries calls to a server and their replies back. Each arrives once at most; who asks again sends another one.
+    """Carries calls to a server and replies back. A call arrives at most once; a caller that asks again sends another.
 
-    A call that is sent arrives whatever becomes of who has sent it: it may have died, or have given up waiting.
+    A sent call arrives even if its caller has died meanwhile, or has given up waiting.
 
     Args:
         scheduler: of the world.
-        name: of the server; its chance is its own, so that the same call fails whatever else happens.
-        timeout_s: how long a caller waits for a reply, by its own clock.
+        name: of the server. Its random numbers are its own, so that the same call fails whatever else happens.
+        timeout_s: how long a caller waits for a reply, in seconds of its own clock.
     """
 
     def __init__(self, scheduler: Scheduler, name: str, *, timeout_s: float) -> None:
@@ -56,12 +56,12 @@ class Network:
         self._refusal = ""
         self._slowest_s = 0.0
         self._lost_calls = self._lost_replies = self._late_calls = 0.0
-        #: Calls that were sent, that have arrived, and whose reply has.
+        #: How many calls were sent, have arrived, and were answered.
         self.sent = self.arrived = self.answered = 0
 
     # ---- faults
     def go_silent(self, *, hears: bool) -> None:
-        """From now on no reply arrives; `hears` = calls do."""
+        """From now on no reply arrives; with `hears`, calls still arrive."""
         self._hears, self._speaks = hears, False
 
     def speak(self) -> None:
@@ -69,34 +69,34 @@ class Network:
         self._hears = self._speaks = True
 
     def slow(self, up_to_s: float) -> None:
-        """Each way may take so long from now on; 0 = as usual."""
+        """From now on each way takes up to so long; 0 = as usual."""
         self._slowest_s = up_to_s
 
     def lose(self, *, calls: float = 0.0, replies: float = 0.0, late: float = 0.0) -> None:
-        """Of so many (0 to 1) the call does not arrive, or arrives and is not answered, or arrives when its caller has
-        given up, and may have asked again."""
+        """Probabilities (0 to 1) that a call does not arrive; that it arrives and is not answered; that it arrives
+        after its caller has given up, and perhaps asked again."""
         self._lost_calls, self._lost_replies, self._late_calls = calls, replies, late
 
     def refuse(self, text: str = "NOAUTH Authentication required.") -> None:
-        """From now on the server answers each call with that; "" = as usual."""
+        """From now on the server refuses each call with this text; "" = as usual."""
         self._refusal = text
 
     # ---- a task
     def ask(self, process: Process, request: Callable[[], _T]) -> _T:
-        """Have the server do that, and wait for what it says.
+        """Send a request to the server and wait for its reply. Called by a task.
 
         Args:
-            process: whose task calls.
-            request: what the server does, as one step: in the hub, so it must not wait.
+            process: the caller's.
+            request: runs at the server as one step, in the hub: it must not wait.
 
         Raises:
             NoAnswer: no reply in time.
-            Refused: the server lets nobody in.
+            Refused: the server refuses the caller's credentials.
         """
         call, random = _Call(), self._random
         self.sent += 1
         timeout_s = self._timeout_s / process.clock_rate
-        # All is drawn for each call: what comes of one does not move the others'.
+        # Each call draws all four numbers, so that the fate of one call does not change the others'.
         there_s, back_s, fate, how_late = self._way(), self._way(), random.random(), random.random()
         if fate < self._late_calls:
             there_s = timeout_s * (1.0 + 2.0 * how_late)
@@ -122,7 +122,7 @@ class Network:
             if self._refusal:
                 raise Refused(self._refusal)  # noqa: TRY301 - as the server's own errors
             call.reply = request()
-        except Exception as error:  # noqa: BLE001 - it is the caller's
+        except Exception as error:  # noqa: BLE001 - raised at the caller
             call.error = error
         if self._speaks and back_s is not None:
             self._scheduler.at(self._scheduler.now + back_s, lambda: self._scheduler.tell(call.waiters))

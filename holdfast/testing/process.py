@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """Threads that share a clock, and end together. Made by `Scheduler.process`, which has the arguments."""
+    """Threads that share a clock and end together. Made by `Scheduler.process`, which documents the arguments."""
 
     def __init__(
         self, scheduler: Scheduling, name: str, *, clock_offset_s: float, clock_rate: float, preempted: bool
@@ -23,12 +23,12 @@ class Process:
         self.number = scheduler.number()
         self.clock_offset_s = clock_offset_s
         self.clock_rate = clock_rate
-        #: Whether others may go first where it looks at its clock or takes a lock.
+        #: Whether other tasks may run where it reads its clock or takes a lock.
         self.preempted = preempted
         self.alive = True
         self.stalled_until = -math.inf
         self._scheduler = scheduler
-        #: The machine, as this process sees it.
+        #: Clock, threads, locks and chance of this process.
         self.runtime = SimulatedRuntime(scheduler, self)
 
     def spawn(self, target: Callable[[], None], name: str) -> Task:
@@ -36,19 +36,19 @@ class Process:
         return self._scheduler.spawn(self, target, name)
 
     def crash(self) -> None:
-        """The end, without a word: none of its tasks ever goes on. It ends in the same way when it is done, as its
-        threads are daemons. Does not return to a task of its own."""
+        """End the process at once, as SIGKILL does: none of its tasks ever goes on. A process that is done ends in the
+        same way, since its threads are daemons. Does not return to a task of its own."""
         self.alive = False
         self._let_go()
 
     def stall(self, seconds: float) -> None:
-        """Let the process stand still for so many of the world's seconds. It knows nothing of it: SIGSTOP, a suspended
-        machine."""
+        """Freeze the process for so many seconds of the world, unnoticed by itself, as SIGSTOP or a suspended machine
+        does."""
         self.stalled_until = max(self.stalled_until, self._scheduler.now + seconds)
         self._let_go()
 
     def real_s(self, seconds: float | None) -> float | None:
-        """How long so many of its seconds are in the world; none are negative."""
+        """Seconds of its clock as seconds of the world, at least 0."""
         return None if seconds is None else max(0.0, seconds) / self.clock_rate
 
     def _let_go(self) -> None:

@@ -1,6 +1,6 @@
 """The fixtures `world` and `member` of `pip install 'holdfast[testing]'`. See docs/how-to/testing.md.
 
-pytest imports this in each of its runs: nothing else of holdfast is imported before a test asks for a fixture.
+pytest imports this module in each run, so it imports nothing else of holdfast before a test asks for a fixture.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The mark that gives the fixture its settings."""
+    """Register the mark that has the arguments of the fixture `world`."""
     config.addinivalue_line(
         "markers", "world(seed=1, ...): what the fixture `world` is made with; see holdfast.testing.ScriptedWorld"
     )
@@ -25,8 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> Iterator[ScriptedWorld]:
-    """A simulated broker, store and time. `@pytest.mark.world(seed=7, protocol="eager")` sets it up otherwise."""
-    from holdfast.testing import ScriptedWorld  # noqa: PLC0415 - who does not ask for it does not pay for it
+    """A simulated broker, store and time. `@pytest.mark.world(seed=7, protocol="eager")` changes its arguments."""
+    from holdfast.testing import ScriptedWorld  # noqa: PLC0415 - tests without this fixture do not pay for the import
 
     mark = request.node.get_closest_marker("world")
     with ScriptedWorld(**(mark.kwargs if mark else {})) as made:
@@ -35,7 +35,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[ScriptedWorld]:
 
 @pytest.fixture
 def member(request: pytest.FixtureRequest, world: ScriptedWorld) -> Callable[..., Member]:
-    """Starts members in `world`: `member(make_app)`, or `member()` where your tests have a fixture `make_app`."""
+    """Starts members in `world`: `member(make_app)`, or `member()` if your tests have a fixture `make_app`."""
 
     def start(make_app: MakeApp | None = None, name: str | None = None, *, restart: bool = False) -> Member:
         factory: MakeApp = make_app or request.getfixturevalue("make_app")

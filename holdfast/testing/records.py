@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class MadeFence:
-    """The fence of a record that was made: a test may change it while its handler runs."""
+    """The fence of a record from `make_record`. A test may change it while its handler runs."""
 
     epoch: int = 1
     session: str = "test"
     cancelled: bool = False
 
     def overdue(self, record: Record) -> bool:  # noqa: ARG002 - as of `Fence`
-        """No timeout watches a test's handler; set `cancelled`."""
+        """Always False: no timeout watches a handler that a test calls. Set `cancelled` instead."""
         return False
 
 
@@ -40,14 +40,14 @@ def make_record(
     """A record as a handler gets it.
 
     Args:
-        value: bytes as they are; text as UTF-8; None is a tombstone; everything else is written as JSON.
-        topic: and the rest of where it was read.
-        key: text as UTF-8.
-        headers: by name, or pairs where a name comes more than once; text as UTF-8.
-        partition: the number.
+        value: bytes stay as they are; text becomes UTF-8; None is a tombstone; any other value becomes JSON.
+        topic: the topic that it was read from.
+        key: text becomes UTF-8.
+        headers: a mapping, or pairs if a name occurs more than once; text becomes UTF-8.
+        partition: the number of the partition.
         offset: in the partition.
-        timestamp_ms: since 1970; -1 = not known.
-        fence: `MadeFence(cancelled=True)`: the partition has gone.
+        timestamp_ms: milliseconds since 1970; -1 = not known.
+        fence: `MadeFence(cancelled=True)` for a record whose partition was lost.
     """
     body = value if value is None or isinstance(value, (str, bytes)) else json.dumps(value, ensure_ascii=False)
     pairs = headers.items() if isinstance(headers, Mapping) else headers

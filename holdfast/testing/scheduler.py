@@ -1,7 +1,8 @@
-"""Scheduler: one thread plays all threads of all processes under virtual time, and a seed decides who goes next.
+"""Scheduler: one thread plays all threads of all processes under virtual time, and a seed decides which runs next.
 
-Each thread of the world is a greenlet, and the hub, which is whoever calls `run`, resumes one after the other. Only
-where a task waits, looks at a clock or takes a lock may another one go on: so a world is the same each time, anywhere.
+Each thread of the world is a greenlet (a task). The hub, the greenlet that calls `run`, resumes one task after the
+other. Tasks switch only where one waits, reads a clock or takes a lock, so a world is the same in each run, on any
+machine.
 """
 
 from __future__ import annotations
@@ -15,72 +16,73 @@ from typing import TYPE_CHECKING, Any
 from greenlet import GreenletExit, getcurrent
 
 from holdfast.testing.process import Process
-from holdfast.testing.tasks import NobodyWaits, Task, Waiter, switch_aside
+from holdfast.testing.tasks import Task, Waiter, WaitInHub, switch_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.testing.tasks import Crash, Owner
 
-#: Not 0, which would hide what takes 0 for "never".
+#: Not 0: a world that begins at 0 would hide code that reads a time of 0 as "never".
 _BEGINS_AT = 1000.0
-#: What a look at a clock costs: time has to pass for who waits by looking.
+#: Reading a clock takes this long, so that time passes for a task that waits by polling a clock.
 _LOOK_S = 1e-6
-#: After so long without a wait the system takes the processor away, as `sys.getswitchinterval` has it.
+#: A task that has not waited for this long is preempted (the default of `sys.getswitchinterval`).
 _SLICE_S = 0.005
-#: How late a task goes on after it was woken: mostly at once, now and then not.
+#: A woken task goes on within `_SOON_S`, or, with these odds, within `_LATE_S`.
 _SOON_S, _LATE_S, _LATE_ODDS = 1e-4, 3e-3, 0.03
-#: How long, at most, a task stands aside that others overtake.
+#: The longest time that a preempted task stands aside.
 _ASIDE_S = 1e-3
 
 
 class Scheduler:
-    """One world's time and who goes next. Belongs to the thread that made it; ends with `end`.
+    """The time of one world, and the order of its tasks. Belongs to the thread that made it; call `end` when done.
 
     Args:
-        seed: decides all that is not said.
-        jitter: False = who is woken goes on at once, in the order of waking, and nobody is overtaken: for a smaller
-            story of what also fails without.
-        yield_odds: how likely a task is overtaken where it looks at a clock or takes a lock.
+        seed: of every random choice.
+        jitter: False = woken tasks go on at once, in the order of waking, and no task is preempted. The story of a
+            failure that does not need jitter is shorter so.
+        yield_odds: probability (0 to 1) that a task is preempted where it reads a clock or takes a lock.
 
     Raises:
-        RuntimeError: made inside of an event loop that runs.
+        RuntimeError: made inside a running event loop.
     """
 
     def __init__(self, seed: int, *, jitter: bool = True, yield_odds: float = 0.01) -> None:
         self.seed = seed
         self.random = Random(seed)
         self._draw = self.random.random  # thousands a world
-        #: What tasks raised and nobody caught.
+        #: Errors that tasks raised and did not catch.
         self.errors: list[Crash] = []
-        #: Given to `sys.setprofile` in each task: for counting calls.
+        #: Passed to `sys.setprofile` in each task, to count calls.
         self.profile: Callable[[Any, str, Any], object] | None = None
         #: How often a task was resumed.
         self.switches = 0
-        #: Of who went when: the same for the same world, in any process.
+        #: A hash over (task, time) of each switch: equal for equal worlds, in any process.
         self.digest = 0
-        #: The world is over: nobody waits any more.
+        #: The world has ended: a wait raises GreenletExit.
         self.over = False
         self._jitter = jitter
         self._odds = yield_odds if jitter else 0.0
-        #: Virtual seconds. Who reads it here is not overtaken.
+        #: Virtual seconds. Reading this attribute never switches tasks; `look` may.
         self.now = _BEGINS_AT
         self._slice_ends = 0.0
-        #: When, a seeded tie-break, a number (nothing after it is compared), the wait that it ends, and whose.
+        #: (due, seeded tie-break, unique number, ticket of the wait that it ends, task or call). Comparison ends at the
+        #: number.
         self._heap: list[tuple[float, float, int, int, Task | Callable[[], None]]] = []
         self._numbers = count(1)
         if _get_running_loop() is not None:
             raise RuntimeError("a world has event loops of its own: do not play it in one that runs")
-        #: Who runs it.
+        #: The greenlet that calls `run`.
         self.hub = getcurrent()
-        #: Who runs; None = the hub.
+        #: The running task; None = the hub.
         self.current: Task | None = None
         self._tasks: dict[int, Task] = {}
         self._at_end: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     # ---- anywhere
     def number(self) -> int:
-        """One that nobody else has: for what is made in the world, so that it gets the same name each time."""
+        """The next number of this world. Objects of the world are named by it, equally in each run."""
         return next(self._numbers)
 
     def process(
@@ -89,16 +91,16 @@ class Scheduler:
         """A process that has just started.
 
         Args:
-            name: for stories; another start of it may have the same.
-            clock_offset_s: how far its clocks are ahead.
-            clock_rate: how many of its seconds pass in one of the world.
-            preempted: False = nobody is overtaken where its clock and its locks are asked: for a server's state, whose
-                calls are one step.
+            name: for stories; a restarted process may have the same name.
+            clock_offset_s: how far its clock is ahead of the world's.
+            clock_rate: seconds of its clock in one second of the world.
+            preempted: False = its clock and its locks never switch tasks: for the state of a server, where each call
+                is atomic.
         """
         return Process(self, name, clock_offset_s=clock_offset_s, clock_rate=clock_rate, preempted=preempted)
 
     def at(self, when: float, call: Callable[[], None]) -> None:
-        """Have the hub call that then. It must not wait: what has to, is spawned in a process."""
+        """Have the hub call this at a time of `now`. The call must not wait; spawn a task in a process for that."""
         heappush(self._heap, (when, 0.0, self.number(), 0, call))
 
     def spawn(self, process: Owner, target: Callable[[], None], name: str) -> Task:
@@ -110,29 +112,29 @@ class Scheduler:
         return task
 
     def at_end(self, first: Callable[[], None], last: Callable[[], None]) -> None:
-        """Have `end` call `first` before the tasks leave, and `last` when none is left."""
+        """Have `end` call `first` before it ends the tasks, and `last` after."""
         self._at_end.append((first, last))
 
     # ---- a task
     def look(self) -> float:
-        """The time, as it is when the answer arrives: a look costs time, and others may overtake meanwhile."""
+        """The time when the answer arrives: reading a clock takes time, and other tasks may run meanwhile."""
         if self.current is None or self.over:
             return self.now
         self.now = now = self.now + _LOOK_S
-        # As `stand_aside`: it is asked for the time more often than for all else together.
+        # `stand_aside`, inlined: this is the most frequent call.
         if now > self._slice_ends or (self._odds and self._draw() < self._odds):
             self.wait(self._draw() * _ASIDE_S)
         return self.now
 
     def stand_aside(self) -> None:
-        """Perhaps others go first."""
+        """Let other tasks run first, by chance or at the end of the time slice."""
         if self.current is None or self.over:
             return
         if self.now > self._slice_ends or (self._odds and self._draw() < self._odds):
             self.wait(self._draw() * _ASIDE_S)
 
     def wait(self, seconds: float | None) -> None:
-        """The current task goes on when so many seconds have passed, or when it is woken.
+        """Suspend the current task for so many seconds of the world (None = for ever), or until it is woken.
 
         Raises:
             RuntimeError: called in the hub.
@@ -141,7 +143,7 @@ class Scheduler:
             raise GreenletExit
         task = self.current
         if task is None:
-            raise NobodyWaits
+            raise WaitInHub
         task.ticket += 1
         if seconds is not None:
             self._push(self.now + seconds, task)
@@ -155,9 +157,9 @@ class Scheduler:
         task.raise_interrupt()
 
     def wait_among(self, waiters: list[Waiter], seconds: float | None) -> bool:
-        """Wait until told by `tell`. Returns: whether it was told, or else the time has passed."""
+        """Wait for `tell`. Returns: True if `tell` came, False if the time passed."""
         if self.current is None:
-            raise GreenletExit if self.over else NobodyWaits
+            raise GreenletExit if self.over else WaitInHub
         waiter = Waiter(self.current)
         waiters.append(waiter)
         try:
@@ -168,7 +170,7 @@ class Scheduler:
         return waiter.told
 
     def tell(self, waiters: list[Waiter]) -> None:
-        """Wake all of them."""
+        """Wake all these waiters."""
         for waiter in waiters:
             waiter.told = True
             if waiter.ticket == waiter.task.ticket:
@@ -176,19 +178,19 @@ class Scheduler:
         waiters.clear()
 
     def hasten(self, task: Task) -> None:
-        """Let it go on, whatever it waits for."""
+        """Wake a task from any wait."""
         self._wake(task)
 
     # ---- the hub
     def run(self, over: Callable[[], bool], until: float) -> bool:
-        """Let the world go on.
+        """Run tasks and calls in the order of time until `over()` is true.
 
         Args:
-            over: asked after each step.
-            until: a time of `now`.
+            over: asked before each step.
+            until: the last time of `now` that is played.
 
         Returns:
-            False: the time is up, or nothing is left to do.
+            True if `over()` is true; False if the time is up or nothing is left to do.
         """
         self._check_hub()
         heap = self._heap
@@ -208,7 +210,7 @@ class Scheduler:
         return True
 
     def end(self) -> None:
-        """The world is over: every task leaves what it is in, now and not when garbage is collected. Idempotent."""
+        """End the world: each task unwinds now, and not when garbage is collected. Idempotent."""
         self._check_hub()
         self.over = True
         for first, _ in self._at_end:
@@ -224,7 +226,7 @@ class Scheduler:
         self._at_end.clear()
 
     def has_ended(self, task: Task, waiters: list[Waiter]) -> None:
-        """Called by the task itself, as the last thing that it does."""
+        """Called by the task itself, as its last step."""
         self._tasks.pop(task.number, None)
         task.ticket = -1
         if not self.over:
@@ -234,7 +236,7 @@ class Scheduler:
         self.current = task
         self._slice_ends = self.now + _SLICE_S
         self.switches += 1
-        self.digest = hash((self.digest, task.number, self.now))  # of numbers: no seed of Python's in it
+        self.digest = hash((self.digest, task.number, self.now))  # numbers alone: PYTHONHASHSEED has no effect
         try:
             task.resume()
         finally:

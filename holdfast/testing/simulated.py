@@ -1,4 +1,4 @@
-"""SimulatedRuntime: the machine as a process of a simulated world sees it. Nothing of it takes time on the real one."""
+"""SimulatedRuntime: clock, threads, locks and chance of one process in a simulated world. It takes no real time."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The time of day when a process' clock shows 0, for headers and for people: November 2023.
+#: The wall time at which a process' clock shows 0: November 2023, in milliseconds since 1970.
 _WALL_MS = 1_700_000_000_000
 
 
 class _Hub:
-    """The thread that runs the world, where it calls something that asks for the current thread."""
+    """Stands for the hub where code that it calls asks for the current thread."""
 
     def is_alive(self) -> bool:
         """Implements `Thread.is_alive`."""
         return True
 
     def join(self, timeout: float | None = None) -> None:  # noqa: ARG002 - as of `Thread`
-        """Return at once: the hub does not end before who waits for it."""
+        """Raise RuntimeError: the hub ends after all tasks, so waiting for it would never end."""
         raise RuntimeError("the hub is no task")
 
 
 class SimulatedRuntime:
-    """Implements `holdfast.runtime.Runtime`. Tasks of the process call it, and the hub what does not wait.
+    """Implements `holdfast.runtime.Runtime`. Tasks of the process call it; the hub may call what does not wait.
 
-    Where a task looks at the clock, takes a lock, sets an event or starts another, others may overtake it: a system
-    takes the processor away from a thread there too, and there it is decided what threads do to each other.
+    Other tasks may run where a task reads the clock, takes a lock, sets an event or starts a task. A system preempts
+    threads anywhere, but these are the points at which the order of threads decides what they do to each other.
     """
 
     def __init__(self, scheduler: Scheduling, process: Owner) -> None:
         self._scheduler = scheduler
         self._process = process
         self._look = scheduler.look
-        #: Whether others may go first where a clock is read or a lock is taken.
+        #: Whether other tasks may run where a clock is read or a lock is taken.
         self.preempted = process.preempted
-        #: Who calls where no task does.
+        #: The current thread where no task runs.
         self.hub = _Hub()
-        #: For jitter. Of this start of the process alone, so that it draws the same whatever the others do.
+        #: For jitter. Each start of a process has its own, so that other processes do not change what it draws.
         self.random = Random(f"{scheduler.seed} {process.number} {process.name}")
         self._tokens = Random(f"{scheduler.seed} {process.number} {process.name} tokens")
 
@@ -114,17 +114,17 @@ class SimulatedRuntime:
         return self._scheduler.over
 
     def stand_aside(self) -> None:
-        """Perhaps others go first."""
+        """Let other tasks run first, by chance."""
         if self.preempted:
             self._scheduler.stand_aside()
 
     def real_s(self, seconds: float | None) -> float | None:
-        """How long so many seconds of the process are in the world."""
+        """Seconds of the process' clock as seconds of the world."""
         return self._process.real_s(seconds)
 
 
 class _Awaited:
-    """A thing that tasks wait for."""
+    """Base of what tasks wait for."""
 
     __slots__ = ("_runtime", "_scheduler", "_waiters")
 
@@ -148,23 +148,23 @@ class Event(_Awaited):
         return self._set
 
     def set(self) -> None:
-        """Wake all who wait."""
+        """Set it and wake all waiters."""
         self._set = True
-        if self._waiters:  # else nobody can tell
+        if self._waiters:  # without waiters a switch here changes nothing
             self._scheduler.tell(self._waiters)
             self._runtime.stand_aside()
 
     def clear(self) -> None:
-        """From now on `wait` waits."""
+        """Reset it: from now on `wait` waits."""
         self._set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set. Returns: whether it is, or was meanwhile."""
+        """Wait until it is set. Returns: whether it is set, or was set meanwhile."""
         return self._set or self._scheduler.wait_among(self._waiters, self._runtime.real_s(timeout))
 
 
 class Lock(_Awaited):
-    """A lock like `threading.Lock`. Who is woken takes it if nobody was faster."""
+    """A lock like `threading.Lock`. A woken task may find that another task has taken it first, and waits again."""
 
     __slots__ = ("_held",)
 
@@ -198,7 +198,7 @@ class RLock(_Awaited):
         self._times = 0
 
     def __enter__(self) -> bool:
-        # As `_take`, with nothing called that need not be: it is what a world does most.
+        # `_take`, inlined: this is the most frequent call of a world.
         scheduler, runtime = self._scheduler, self._runtime
         if runtime.preempted:
             scheduler.stand_aside()
@@ -242,7 +242,7 @@ class Condition(RLock):
         self._waiting: list[Waiter] = []
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for a notification, without the lock. Returns: whether one came."""
+        """Release the lock, wait for a notification, and take the lock again. Returns: whether a notification came."""
         self._check_held()
         times = self._times
         self._give_back()
@@ -253,7 +253,7 @@ class Condition(RLock):
                 self._take(times)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait until that holds, without the lock. Returns: whether it does."""
+        """Wait until the predicate is true. Returns: whether it is."""
         until = None if timeout is None else self._runtime.now() + timeout
         while not predicate():
             left_s = None if until is None else until - self._runtime.now()
@@ -263,7 +263,7 @@ class Condition(RLock):
         return True
 
     def notify_all(self) -> None:
-        """Wake all who wait."""
+        """Wake all waiters."""
         self._check_held()
         if self._waiting:
             self._scheduler.tell(self._waiting)
@@ -283,23 +283,23 @@ class Queue(_Awaited, Generic[T]):
         self._items: deque[T] = deque()
 
     def put(self, item: T) -> None:
-        """Add one at the end."""
+        """Add an item at the end."""
         self._items.append(item)
         if self._waiters:
             self._scheduler.tell(self._waiters)
         self._runtime.stand_aside()
 
     def get(self) -> T:
-        """Wait for the first one and take it."""
+        """Wait for the first item and take it."""
         while not self._items:
             self._scheduler.wait_among(self._waiters, None)
         return self._items.popleft()
 
     def get_nowait(self) -> T:
-        """Take the first one.
+        """Take the first item.
 
         Raises:
-            queue.Empty: there is none.
+            queue.Empty: there is no item.
         """
         if not self._items:
             raise Empty

@@ -30,7 +30,7 @@ _WEEK_S = 7 * 86_400.0
 
 
 class StoreServer(ABC):
-    """The common part of all stores of a simulated world: a network in front of them, and failovers.
+    """A store behind a network, with failovers: the common part of the stores of simulated worlds.
 
     Args:
         scheduler: of the world.
@@ -39,21 +39,21 @@ class StoreServer(ABC):
 
     def __init__(self, scheduler: Scheduler, *, timeout_s: float) -> None:
         self.network = Network(scheduler, "store", timeout_s=timeout_s)
-        #: Its clock overtakes nobody: what it is asked is one step.
+        #: The server's process. Its clock never switches tasks, so that each call is atomic.
         self.process = scheduler.process("store", preempted=False)
         self._scheduler = scheduler
 
     @abstractmethod
     def claims(self, process: Process) -> ClaimStore:
-        """The store, as that process sees it. One object a process."""
+        """The store as that process sees it. Call once for each process."""
 
     @abstractmethod
     def coordinator(self, process: Process) -> Coordinator:
         """Groups in the same server, as that process sees them."""
 
     def fail_over(self, lost_s: float = 0.0) -> None:
-        """A replica takes over in so many seconds, and hears nothing from now on: what is acknowledged meanwhile is
-        lost."""
+        """A replica takes over after `lost_s` seconds. It replicates nothing from now on, so calls that are
+        acknowledged within `lost_s` are lost."""
         take_over = self._replica()
         self._scheduler.at(self._scheduler.now + lost_s, take_over)
 
@@ -61,15 +61,15 @@ class StoreServer(ABC):
     def empty(self) -> None:
         """Start the store again with nothing."""
 
-    # For judges: in no time, and without a trace.
+    # For judges: no call takes time or changes anything.
 
     @abstractmethod
     def alive(self, session: str) -> bool:
-        """Whether the store takes the session for alive."""
+        """Whether the session lives, as the store judges it."""
 
     @abstractmethod
     def is_done(self, position: str, offset: int) -> bool:
-        """Whether the offset is done, as the position of that name has it."""
+        """Whether the offset is marked as done in that position."""
 
     @abstractmethod
     def is_finished(self, key: ClaimKey) -> bool:
@@ -77,19 +77,20 @@ class StoreServer(ABC):
 
     @abstractmethod
     def owner(self, position: str) -> str | None:
-        """The session that owns the position; None: nobody does."""
+        """The session that owns the position; None = no session does."""
 
     @abstractmethod
     def owned(self, position: str) -> Hashable:
-        """The owner of the position, its epoch, and what was handed over: equal, if nothing of that has changed."""
+        """The position's owner, its epoch, and the offsets that were handed over. Compare two results to see a
+        change."""
 
     @abstractmethod
     def held(self, key: ClaimKey) -> Hashable:
-        """The store's knowledge of the key, in the same way."""
+        """The state of the key. Compare two results to see a change."""
 
     @abstractmethod
     def _replica(self) -> Callable[[], None]:
-        """The state of now. Called: the server knows that and nothing else."""
+        """Copy the state of now. The function that is returned puts the server back to that copy."""
 
 
 class SimulatedStore(StoreServer):
@@ -114,15 +115,15 @@ class SimulatedStore(StoreServer):
         self.lease_s = lease_s
         self._claims = MemoryClaims(lease_s=lease_s, window_s=window_s, runtime=self.process.runtime, renewals=False)
         self._groups = MemoryCoordinator(runtime=self.process.runtime)
-        #: What it holds: for judges, who change nothing.
+        #: The state, for judges, which only read it.
         self.state, self.groups = self._claims.state, self._groups.state
-        #: Which server answers: another one after each failover, and each start.
+        #: The number of the server that answers; a failover or a restart raises it.
         self.server = 1
         #: Sees each call of a session where it is applied.
         self.witness: Witness = unseen
 
     def claims(self, process: Process) -> SimulatedClaims:
-        """The store, as that process sees it."""
+        """The store as that process sees it."""
         return SimulatedClaims(self, process)
 
     def coordinator(self, process: Process) -> MemoryCoordinator:
@@ -135,11 +136,11 @@ class SimulatedStore(StoreServer):
         self.state.store_id = self.process.runtime.token(8)
 
     def alive(self, session: str) -> bool:
-        """Whether the store takes the session for alive."""
+        """Whether the session lives, as the store judges it."""
         return self.state.alive(session)
 
     def is_done(self, position: str, offset: int) -> bool:
-        """Whether the offset is done, as the position of that name has it."""
+        """Whether the offset is marked as done in that position."""
         return self.state.position(position).is_done(offset)
 
     def is_finished(self, key: ClaimKey) -> bool:
@@ -170,19 +171,19 @@ class SimulatedStore(StoreServer):
 
 
 class Wire:
-    """A `Carry`: how calls of one process get to the store.
+    """A `Carry`: takes calls of one process to the store.
 
-    Raises StoreUnavailable where none is answered, and AccessRefused where the server refuses its credentials: after it
-    has let the process in once, that is no answer either.
+    Raises StoreUnavailable without an answer, AccessRefused if the server refuses the process' credentials, and
+    StoreLockedOut if it does so after it has accepted them once.
     """
 
     def __init__(self, store: SimulatedStore, process: Process) -> None:
         self._store = store
         self._process = process
         self._let_in = False
-        #: Which server has answered last.
+        #: The server that answered last.
         self.server = 0
-        #: The id of what it holds.
+        #: The store id that came with its answer.
         self.store_id = ""
 
     def __call__(self, request: Callable[[], _T], /) -> _T:
@@ -203,7 +204,7 @@ class Wire:
 
 
 class SimulatedClaims(MemoryClaims):
-    """A `MemoryClaims` as one process sees it over a network."""
+    """A `MemoryClaims` that one process reaches over a network."""
 
     def __init__(self, store: SimulatedStore, process: Process) -> None:
         super().__init__(lease_s=store.lease_s, window_s=store.state.window_s, runtime=process.runtime)
@@ -213,11 +214,11 @@ class SimulatedClaims(MemoryClaims):
 
     @property
     def store_id(self) -> str:
-        """The store's id as heard last."""
+        """The store's id, as the last answer gave it."""
         return self._wire.store_id
 
     def begin(self, lease_s: float = 10.0) -> MemorySession:
-        """Begin a session of `lease_s` at most."""
+        """Begin a session with a lease of at most `lease_s` seconds."""
         session = super().begin(lease_s)
         if isinstance(session, SimulatedSession):
             session.begun()

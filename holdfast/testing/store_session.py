@@ -1,4 +1,4 @@
-"""SimulatedSession: a session at the store's specification, over a network and through failovers."""
+"""SimulatedSession: a session at the executable specification of the store, over a network and through failovers."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _T = TypeVar("_T")
 
 
 class Witness(Protocol):
-    """A witness of each call that is applied."""
+    """Sees each call where the store applies it."""
 
     def __call__(self, session: str, generation: int, apply: Callable[[], _T], /) -> _T:
-        """Apply it: a call of that session, sent with that generation."""
+        """Apply a call of that session, which was sent with that generation, and return its result."""
         ...
 
 
 def unseen(session: str, generation: int, apply: Callable[[], _T], /) -> _T:  # noqa: ARG001 - as of Witness
-    """Nobody looks on."""
+    """Apply the call without a witness."""
     return apply()
 
 
 class SimulatedSession(MemorySession):
-    """A session that says again, as `RedisSession` does, what it has brought to an end lately where another server has
-    taken over: what was acknowledged shortly before may be lost there, and everybody would wait for it.
+    """A session that repeats its recent calls after a failover, as `RedisSession` does. The new server may lack calls
+    that the old one acknowledged shortly before, and other members would wait for them.
 
     Args:
-        state: what the store holds.
+        state: of the store.
         lease: of the session.
-        carry: the way there.
-        runtime: of its process.
-        heard: which server has answered last.
-        witness: sees what is applied.
+        carry: takes calls to the store.
+        runtime: of the session's process.
+        heard: returns the number of the server that answered last.
+        witness: sees each call where it is applied.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class SimulatedSession(MemorySession):
         self._server = 0
 
     def begun(self) -> None:
-        """The server that has answered last knows it."""
+        """Note that the server that answered last knows this session."""
         self._server = self._heard()
 
     def renew(self) -> bool:
-        """Keep the session alive. False = it is dead, and is never revived."""
+        """Renew the lease. False = the session is dead and stays dead."""
         if not super().renew():
             return False
         server = self._heard()
@@ -92,19 +92,19 @@ class SimulatedSession(MemorySession):
         return self._replay.acquire(partitions, again, partial(super().acquire, partitions))
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
-        """Note offsets as done. Replies with those that are fenced."""
+        """Mark offsets as done. Returns: for each mark the offsets that were fenced."""
         self._replay.mark(marks)
         return super().mark(marks)
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
-        """End ownerships, handing over what is in hand."""
+        """End ownerships, and hand the offsets in hand over."""
         self._end(self._replay.ends(partitions))
 
     def _end(self, ended: Sequence[Ended]) -> None:
         self._replay.call_and_remember(lambda: self._ask(self._to_let_go(ended)), lambda _: self._replay.let_go(ended))
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
-        """Forget what is done from where the group was reset to. False = fenced."""
+        """Forget done offsets from the reset on. False = fenced."""
         asked = self._replay.dropping(drops)
         numbers = [each.since.number for each in asked]
         again = self._replay.call_and_remember(
@@ -113,18 +113,18 @@ class SimulatedSession(MemorySession):
         return [each is not None for each in again]
 
     def release(self, records: Sequence[Token]) -> None:
-        """Say of records handed over that nobody runs them any more."""
+        """Release records that were handed over: no member runs them any more."""
         self._replay.call_and_remember(partial(super().release, records), lambda _: self._replay.release(records))
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
-        """Ask for keys, with fences."""
+        """Claim keys, with fences."""
         back = self._replay.asked_for(claims)
         fenced = super().claim_fenced(claims)
         self._replay.answered(back, claims, (verdict for verdict, _ in fenced))
         return fenced
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
-        """Note keys as done for the store's window, with their results."""
+        """Finish keys for the store's window, with their results."""
         return self._replay.call_and_remember(
             partial(super().finish, claims, results),
             lambda verdicts: self._replay.finish(claims, results, verdicts),
@@ -147,7 +147,7 @@ class SimulatedSession(MemorySession):
         return turned
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
-        """Give keys back, as far as they are still held."""
+        """Give back the keys that the session still holds."""
         self._replay.call_and_remember(partial(super().unclaim, claims), lambda _: self._replay.unclaim(claims))
 
     def _ask(self, apply: Callable[[], _T]) -> _T:
@@ -155,7 +155,7 @@ class SimulatedSession(MemorySession):
         return super()._ask(lambda: self._witness(self.id, generation, apply))
 
     def _say_again(self) -> bool:
-        """To a server that may not have heard it. Whether all was answered."""
+        """Repeat recent calls to a server that may not have seen them. Returns: whether all were answered."""
         try:
             with self._replay.lock:
                 let_gos, unclaims, releases = self._replay.lately()
@@ -169,9 +169,9 @@ class SimulatedSession(MemorySession):
             for each in finishes:
                 super().finish(each.claims, each.results)
         except StoreError:
-            return False  # at the next renewal
+            return False  # the next renewal tries again
         return True
 
 
 def _verdicts(of: Sequence[Verdict] | StoreError) -> Sequence[Verdict]:
-    return cast("Sequence[Verdict]", of)  # this store refuses no call alone
+    return cast("Sequence[Verdict]", of)  # the memory store refuses no part of a call by itself

@@ -1,4 +1,4 @@
-"""Task: one thread of a simulated process, as a greenlet; what it waits for, and what becomes of it."""
+"""Task: one thread of a simulated process, as a greenlet."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from holdfast.timing import Clock
 
 
-#: How often a task is told to end that catches everything.
+#: How often GreenletExit is thrown into a task that catches everything.
 _TOLD_TO_END = 50
 
-#: From Python 3.12 on; from 3.14 on the current task is one of the thread's, and not of the loop's.
+#: Exists from Python 3.12 on. From 3.14 on the current task belongs to the thread, and not to the loop.
 _swap_current_task = getattr(asyncio.tasks, "_swap_current_task", None)
 
 
-class NobodyWaits(RuntimeError):
-    """Something waits in the hub, where no time passes."""
+class WaitInHub(RuntimeError):
+    """A call waits in the hub, where no time passes."""
 
     def __init__(self) -> None:
         super().__init__("nothing may wait in the hub: spawn a task in a process")
@@ -33,7 +33,7 @@ class NobodyWaits(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """An error that a task raised and nobody caught."""
+    """An error that a task raised and did not catch."""
 
     process: str
     task: str
@@ -53,12 +53,12 @@ class Waiter:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.ticket = task.ticket + 1
-        #: Somebody has woken it; else its time has passed.
+        #: True if `Scheduler.tell` woke it; False if its time passed.
         self.told = False
 
 
 class Owner(Protocol):
-    """The process of a task: `Process`."""
+    """The process of a task (`Process`), as the task sees it."""
 
     name: str
     number: int
@@ -70,20 +70,20 @@ class Owner(Protocol):
 
     @property
     def runtime(self) -> Clock:
-        """The machine, as it sees it."""
+        """The clock of the process."""
         ...
 
     def real_s(self, seconds: float | None) -> float | None:
-        """How long so many seconds of the process are in the world."""
+        """Seconds of the process as seconds of the world."""
         ...
 
     def spawn(self, target: Callable[[], None], name: str) -> Task:
-        """Start a thread of it."""
+        """Start a thread of the process."""
         ...
 
 
 class Scheduling(Protocol):
-    """The scheduler, as a task and its machine see it: `Scheduler` says what each of these does."""
+    """The scheduler, as a task and its runtime see it. `Scheduler` documents each member."""
 
     seed: int
     now: float
@@ -106,7 +106,7 @@ class Scheduling(Protocol):
 
 
 class Task:
-    """One thread of one process. Made by `Process.spawn`; two are the same if they are the same object."""
+    """One thread of one process. Made by `Process.spawn`; compared by identity."""
 
     __slots__ = (
         "_ended",
@@ -127,42 +127,43 @@ class Task:
         self.process = process
         self.name = name
         self.number = scheduler.number()
-        #: Of its current wait: what would wake it from an earlier one comes too late.
+        #: The number of its current wait. A wake-up with another ticket is for an earlier wait, and ignored.
         self.ticket = 0
         self._scheduler = scheduler
         self._target = target
-        self._greenlet = greenlet(self._run, scheduler.hub)  # there it goes when it ends
-        #: Run until it waits. In the hub.
+        self._greenlet = greenlet(self._run, scheduler.hub)  # the hub goes on when the task ends
+        #: Run the task until it waits. Called in the hub.
         self.resume = self._greenlet.switch
         self._interrupt: BaseException | None = None
-        #: So many waits end before that is raised.
+        #: `_interrupt` is raised after so many more waits.
         self._passed = 0
         self._raised: BaseException | None = None
-        #: Who waits for its end; None = it has ended.
+        #: Waiters for its end; None = it has ended.
         self._ended: list[Waiter] | None = []
 
     def is_alive(self) -> bool:
-        """Whether it has not ended, and neither has its process."""
+        """Whether neither the task nor its process has ended."""
         return self._ended is not None and self.process.alive
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, no longer than that many seconds of its process' clock."""
+        """Wait until it has ended, for at most `timeout` seconds of its process' clock."""
         if self._ended is not None:
             self._scheduler.wait_among(self._ended, self.process.real_s(timeout))
 
     def interrupt(self, error: BaseException, after: int = 0) -> None:
-        """Raise that where it waits, as Python does with a signal in a process' first thread; or so many waits on."""
+        """Raise `error` where the task waits now, as a signal handler does in a process' first thread; or `after` waits
+        later."""
         self._interrupt, self._passed = error, after
         if not after:
             self._scheduler.hasten(self)
 
     @property
     def is_to_be_interrupted(self) -> bool:
-        """Whether what was given to `interrupt` is still to be raised."""
+        """Whether the error given to `interrupt` is still to be raised."""
         return self._interrupt is not None
 
     def raise_interrupt(self) -> None:
-        """Raise what was given to `interrupt`, once. After each wait."""
+        """Raise the error given to `interrupt`, once. Called after each wait."""
         if self._interrupt is not None:
             if self._passed:
                 self._passed -= 1
@@ -171,11 +172,11 @@ class Task:
             raise self._raised
 
     def end(self) -> None:
-        """Let it leave all that it is in. In the hub."""
+        """Unwind the task. Called in the hub."""
         for _ in range(_TOLD_TO_END):
             if self._greenlet.dead:
                 return
-            with suppress(BaseException):  # whatever it raises on its way out: the world is over
+            with suppress(BaseException):  # the world is over: errors while it unwinds do not matter
                 self._greenlet.throw(GreenletExit)
 
     def _run(self) -> None:
@@ -183,11 +184,11 @@ class Task:
             sys.setprofile(self._scheduler.profile)
         try:
             self._target()
-        except Exception as error:  # noqa: BLE001 - for who judges `errors`
+        except Exception as error:  # noqa: BLE001 - kept in `Scheduler.errors`
             self._failed(error)
         except BaseException as error:
             if error is not self._raised:
-                raise  # the end of the world, or Ctrl-C of the person who runs it
+                raise  # the world ends, or a person pressed Ctrl-C
             self._failed(error)
         finally:
             waiters, self._ended = self._ended or [], None
@@ -195,7 +196,7 @@ class Task:
 
     def _failed(self, error: BaseException) -> None:
         if self._scheduler.over:
-            return  # on its way out
+            return  # it unwinds
         crash = Crash(self.process.name, self.name, self._scheduler.now, error, traceback.format_exc())
         self._scheduler.errors.append(crash)
 
@@ -204,8 +205,8 @@ class Task:
 
 
 def switch_aside(hub: greenlet, loop: asyncio.AbstractEventLoop) -> None:
-    """Go to the hub from inside of an event loop. What asyncio and Python keep for each thread of the system is put
-    aside meanwhile: other tasks of the world have event loops too."""
+    """Go to the hub from inside an event loop. State that asyncio and Python keep for each system thread (running loop,
+    current task, hooks) is put aside meanwhile, since other tasks of this thread have event loops too."""
     hooks = sys.get_asyncgen_hooks()
     running = None if _swap_current_task is None else asyncio.current_task(loop)
     if running is not None and _swap_current_task is not None:

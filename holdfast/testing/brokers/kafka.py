@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class MemoryBroker(KafkaTopics):
-    """One broker: so many partitions of each topic, and groups. Any thread.
+    """One broker with topics and groups. Any thread.
 
     Args:
-        runtime: the machine that it runs on. In a simulated world a process of its own, which nobody overtakes.
-        topics: by name, how many partitions each has.
+        runtime: of the machine that it runs on. In a simulated world: of a process that is not preempted.
+        topics: topic -> number of partitions.
     """
 
     def __init__(self, runtime: Runtime = MACHINE, /, **topics: int) -> None:
@@ -25,7 +25,7 @@ class MemoryBroker(KafkaTopics):
         super().__init__(runtime, **topics)
 
     def group(self, name: str = "g", *, protocol: Rebalancing = "consumer") -> MemoryGroup:
-        """The group of that name; the first who asks says how it rebalances."""
+        """The group of that name. The first call for a name decides the protocol."""
         with self.changed:
             if name not in self._groups:
                 self.groups[name] = self._groups[name] = MemoryGroup(self, name, protocol)

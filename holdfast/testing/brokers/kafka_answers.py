@@ -1,4 +1,4 @@
-"""Answers of Kafka's coordinator, what it asks of a member, and what it keeps of one."""
+"""Answers of Kafka's coordinator, the port of a member, and a member's seat in its group."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Answer(Enum):
     TIMED_OUT = "_TIMED_OUT"
 
 
-#: As `holdfast.adapters.kafka.faults` reads them, which a test holds against this.
+#: The same as in `holdfast.adapters.kafka.faults`; a test compares the two.
 FATES = {
     Answer.NO_ERROR: CommitFate.DONE,
     Answer.UNKNOWN_MEMBER_ID: CommitFate.DISCARD,
@@ -52,15 +52,15 @@ class Told(NamedTuple):
     """The answer to a member's heartbeat or join."""
 
     epoch: int = 0
-    #: All that it should have; None = as before.
+    #: All partitions that are assigned to it; None = as before.
     assigned: frozenset[Partition] | None = None
-    #: A classic group wants to know who is there, for its next generation.
+    #: Classic protocols: the member has to join the next generation.
     rejoin: bool = False
     refusal: Answer | None = None
 
 
 class GroupMember(Protocol):
-    """A member as its group reaches it. All with the broker's lock."""
+    """A member, as its group sees it. All calls are made with the broker's lock."""
 
     #: For judges and stories.
     name: str
@@ -74,7 +74,7 @@ class GroupMember(Protocol):
 
     @property
     def lost(self) -> Collection[Partition]:
-        """Taken away by the broker, not told yet."""
+        """Partitions that the broker took away and the application has not been told of."""
         ...
 
     @property
@@ -83,39 +83,39 @@ class GroupMember(Protocol):
         ...
 
     def wants(self, topic: str) -> bool:
-        """Whether a topic is subscribed to."""
+        """Whether the member subscribes to a topic."""
         ...
 
     def stir(self) -> None:
-        """There may be news."""
+        """Wake a poll that waits: there may be news."""
         ...
 
     def loses(self, partitions: Sequence[Partition]) -> None:
-        """The broker takes these away without a word."""
+        """The broker takes these partitions away without a revocation."""
         ...
 
     def is_told(self, member_id: int, told: Told) -> None:
-        """Tell the member what it should have."""
+        """Tell the member its assignment."""
         ...
 
 
 class Seat:
-    """A member's place in its group. A static member's outlives the process."""
+    """A member's place in its group. The seat of a static member outlives its process."""
 
     __slots__ = ("assigned", "away", "deadline", "epoch", "id", "member", "owned", "ready", "since", "static_id")
 
     def __init__(self, member: GroupMember, member_id: int, static_id: str | None) -> None:
         self.member, self.id, self.static_id = member, member_id, static_id
-        #: When its session ends; None = never, where no clock counts.
+        #: When its session ends; None = never (a member without a session timeout).
         self.deadline: float | None = None
         self.epoch = 0
-        #: In which epoch each partition came to it.
+        #: Partition -> the epoch in which it was assigned to this member.
         self.since: dict[Partition, int] = {}
-        #: What it should have now, as it is told.
+        #: The partitions that are assigned to it now.
         self.assigned: frozenset[Partition] = frozenset()
-        #: What it has said that it has.
+        #: The partitions that the member reports as its own.
         self.owned: frozenset[Partition] = frozenset()
-        #: It has joined the round that is open.
+        #: Whether it has joined the open round.
         self.ready = False
-        #: It said that it comes back.
+        #: Whether it has left and announced that it comes back.
         self.away = False

@@ -1,4 +1,4 @@
-"""Kafka's client beside the application: it joins, beats, is told, and leaves in time."""
+"""GroupClient: the part of Kafka's client that works beside the application. It joins, sends heartbeats and leaves."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from holdfast.testing.brokers.kafka_topics import KafkaTopics
 
 _IDS = count(1)
-#: No wait is shorter: of two that differ by the last digit of a float, no time would pass in between.
+#: The shortest wait. Two times that differ by a rounding error would let no time pass.
 _LEAST_S = 0.001
 
 
 class GroupClient:
-    """One member's side of its group. All but `run` is called with the broker's lock.
+    """One member's side of its group. All methods but `run` are called with the broker's lock.
 
-    Where it has no session (`session_s` is None) it has no task either: it beats with each poll, and learns everything
-    at once.
+    Without a session (`session_s` is None) there is no task: the client sends a heartbeat with each poll and learns
+    everything at once.
     """
 
     def __init__(self, member: GroupMember, broker: KafkaTopics, group: MemoryGroup) -> None:
@@ -38,38 +38,39 @@ class GroupClient:
         self.max_poll_s = 300.0
         self.request_s = 5.0
         self.is_eager, self._rounds = group.protocol == "eager", group.protocol != "consumer"
-        #: Wakes the task; wakes a poll that waits.
+        #: `_due` wakes the task, `news` wakes a poll that waits.
         self._due = broker.runtime.event()
         self.news = broker.runtime.event()
         self.closed = False
-        #: Another one each time that it comes anew.
+        #: The member id: a new one at each new join.
         self.id = next(_IDS)
         self.epoch = 0
         self.joined = False
-        #: What it should have, as it was told last; None = it was not told yet.
+        #: The last assignment that the group has sent; None = none yet.
         self.meant: frozenset[Partition] | None = None
-        #: The group has told it its share since it came.
+        #: Whether the group has sent an assignment since it joined.
         self.placed = False
         #: Why it is no member any more, until the application has been told.
         self.expelled: Answer | None = None
-        #: A round is open that it has not joined.
+        #: Whether a round is open that it has not joined.
         self.round = False
-        #: It has said that it joins, and was not answered.
+        #: Whether it has asked to join the round and has no answer.
         self._rejoins = False
-        #: The application is being told: nothing is joined meanwhile.
+        #: Whether a callback of the application runs: the client joins no round meanwhile.
         self.telling = False
         self.polled_at = 0.0
         self._beat_at = 0.0
-        #: Requests are numbered; the answer that is waited for, and since when.
+        #: The number of the last request; (number, sent at) of the request that is waited for.
         self._requests = 0
         self._asked: tuple[int, float] | None = None
-        #: Commits without an answer.
+        #: Commits without an answer, by the number of their request.
         self.under_way: dict[int, Mapping[Partition, int]] = {}
         self.answered: list[tuple[Partition, int, CommitFate]] = []
 
-    # ---- by itself
+    # ---- the task
     def run(self) -> None:
-        """Until the member is closed. A task of its own, of the member's process: stopped with it, it is silent."""
+        """Run until the member is closed. A task of the member's process: while the process is frozen, no heartbeat is
+        sent."""
         while not self.closed:
             self._due.clear()
             now = self._broker.settle()
@@ -78,7 +79,7 @@ class GroupClient:
             self._due.wait(wait_s)
 
     def step(self, now: float) -> float:
-        """Do what is due now. Returns: when to look again, in seconds."""
+        """Do what is due now. Returns: seconds until the next step."""
         if self.closed or self.expelled is not None:
             return self.beat_s
         if self.session_s is not None and now - self.polled_at > self.max_poll_s:
@@ -99,11 +100,11 @@ class GroupClient:
 
     @property
     def settled(self) -> bool:
-        """Whether the application has been told all that is known here."""
+        """Whether the application has been told of the last assignment."""
         return not self.telling and (self.meant is None or self.meant == frozenset(self._member.readers))
 
     def join_round(self, now: float) -> None:
-        """Ready for the next generation, or, under the consumer protocol, said at once what it has given up."""
+        """Join the next generation; under the consumer protocol, report at once which partitions were given up."""
         self.round, self._rejoins = False, True
         if self.is_eager:
             self.meant = frozenset()  # until the round is over
@@ -111,7 +112,7 @@ class GroupClient:
         self._ask(now, lambda: self._group.rejoin(member_id, static_id, owned))
 
     def leave(self, now: float, *, comes_back: bool = False) -> None:
-        """Say so to the group. Of a classic static member that comes back the group hears nothing."""
+        """Tell the group that the member leaves. A classic static member that comes back sends nothing."""
         if self.joined and not (comes_back and self._rounds):
             member_id, session_s = self.id, self.session_s
             self._broker.send(
@@ -122,15 +123,15 @@ class GroupClient:
             )
 
     def come_anew(self) -> None:
-        """Come back as another member than before."""
+        """Become a new member, with a new member id."""
         self.id = next(_IDS)
         self.epoch, self.joined, self.meant, self.expelled, self.round = 0, False, None, None, False
         self._asked, self._rejoins, self.placed = None, False, False
         self._due.set()
 
-    # ---- what is told
+    # ---- answers of the coordinator
     def is_told(self, member_id: int, told: Told) -> None:
-        """The coordinator answers what was asked before."""
+        """The coordinator answers an earlier request."""
         line = self.line
         if line.speaks:
             self._broker.after(self._broker.time, line.delay_s, lambda: self._learn(member_id, told))
@@ -142,7 +143,7 @@ class GroupClient:
         self._beat_at = now + self.beat_s
 
         def answered(told: Told) -> None:
-            if self._asked is not None and self._asked[0] == number:  # else it was given up
+            if self._asked is not None and self._asked[0] == number:  # else the request has timed out
                 self._asked, self._rejoins = None, False
                 self._learn(member_id, told)
 
@@ -150,12 +151,12 @@ class GroupClient:
 
     def _learn(self, member_id: int, told: Told) -> None:
         if member_id != self.id or self.closed:
-            return  # of a life before
+            return  # for an earlier member id
         if told.refusal is not None:
             self.expel(told.refusal)
             return
         if told.epoch < self.epoch:
-            return  # overtaken
+            return  # a newer answer has overtaken it
         self.joined, self.epoch, self.round = True, told.epoch, told.rejoin
         if told.assigned is not None:
             self.meant, self.placed = told.assigned, True
@@ -164,7 +165,7 @@ class GroupClient:
             self._due.set()
 
     def expel(self, why: Answer) -> None:
-        """Throw the member out; the application hears so in its next poll."""
+        """End the membership; the next poll tells the application."""
         self.expelled = why
         self.news.set()
 
@@ -172,7 +173,7 @@ class GroupClient:
     def commit(
         self, now: float, offsets: Mapping[Partition, int], topic_ids: Mapping[Partition, int], store: str
     ) -> None:
-        """Send one, with what is known of the group at this moment."""
+        """Send a commit with the member id and the epoch of this moment."""
         self._requests += 1
         number = self._requests
         sent = CommitRequest(self._member, self.id, self.epoch, dict(offsets), topic_ids, store)
@@ -193,4 +194,4 @@ class GroupClient:
 
 
 def void(_: object) -> None:
-    """Nobody hears that answer."""
+    """Drop an answer."""

@@ -20,7 +20,7 @@ class Fetched(NamedTuple):
     """Records and ends of logs, in the order of each partition."""
 
     batch: Batch
-    #: Why there is no more, to be raised by the next poll.
+    #: An error that ended the fetch; the next poll raises it.
     trouble: SourceError | None = None
 
 
@@ -31,11 +31,14 @@ def fetch(
     at_most: int,
     slips: Slips | None = None,
 ) -> Fetched:
-    """Read on where the readers stand. Called with the broker's lock.
+    """Read on from the readers' positions. Called with the broker's lock.
 
-    Args: slips: what the client leaves out; None = nothing.
-
-    The readers change their order: who was read last is asked last the next time.
+    Args:
+        broker: its logs.
+        readers: a reader that was read moves to the end, so that the next fetch begins with the others.
+        owners: Partition -> the fence that its records carry; records of other partitions are dropped.
+        at_most: number of records.
+        slips: the records that the client skips; None = none.
     """
     records: list[Record] = []
     ends: list[End] = []
@@ -44,12 +47,12 @@ def fetch(
         if reader.paused or len(records) >= at_most or log is None or not log.led:
             continue
         if reader.position == log.end == reader.told_end:
-            continue  # there is nothing, and that was said
+            continue  # there is nothing new, and the end was reported
         if not log.start <= reader.position <= log.end:
             reader.position = log.start  # out of range: the policy is "earliest"
         for offset in log.from_(reader.position, at_most - len(records)):
             if offset in log.spoilt:
-                # Behind a hole that nobody looked at, nothing counts.
+                # Records fetched so far come first; the next poll raises the error.
                 trouble = SourceError(f"consuming {partition}: the record at {offset} cannot be read")
                 return Fetched(Batch(records, ends), trouble)
             fence = owners.get(partition)

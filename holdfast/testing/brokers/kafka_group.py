@@ -1,4 +1,4 @@
-"""A group of Kafka's, as its coordinator keeps it: members' seats, who is meant to have what, and what is committed."""
+"""MemoryGroup: a Kafka group at its coordinator: members' seats, owners, the target assignment, committed offsets."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _M = TypeVar("_M", bound="GroupMember")
 class Attempt(NamedTuple):
     """A commit that reached the broker."""
 
-    #: The source of who has sent it.
+    #: The source that sent it.
     member: object
     partition: Partition
     offset: int
     fate: CommitFate
-    #: Which topic of that name its member took it for; 0 = it did not say.
+    #: The topic id that the commit carries; 0 = none.
     topic_id: int = 0
-    #: It had come before.
+    #: The second arrival of a commit that arrives twice.
     again: bool = False
 
 
 class Kept(NamedTuple):
-    """A committed offset: whether it carries our mark, and what else is in the mark."""
+    """A committed offset, whether it carries holdfast's mark, and the mark's topic id and store."""
 
     offset: int
     ours: bool
@@ -55,16 +55,16 @@ class CommitRequest(NamedTuple):
     member_id: int
     epoch: int
     offsets: Mapping[Partition, int]
-    #: As of when each partition was named.
+    #: Partition -> topic id, as the member last asked for it.
     topic_ids: Mapping[Partition, int]
     store: str
-    #: It has come before: on a way that gives a request twice.
+    #: The second arrival of a commit that arrives twice.
     again: bool = False
 
 
 class MemoryGroup:
-    """A group's partitions: who has them, who is meant to have them, and what is committed. Guarded by the broker's
-    lock."""
+    """A group: its members, the owner and the planned owner of each partition, committed offsets. Guarded by the
+    broker's lock."""
 
     def __init__(self, broker: KafkaTopics, name: str, protocol: Rebalancing) -> None:
         self.broker, self.name, self.protocol = broker, name, protocol
@@ -74,7 +74,7 @@ class MemoryGroup:
         self.generation = 0
         self.committed: dict[Partition, Kept] = {}
         self.attempts: list[Attempt] = []
-        #: In the consumer protocol before Kafka 4.3: whatever became of the partition.
+        #: Consumer protocol before Kafka 4.3: a commit of an older epoch is always refused.
         self.refuses_old_epochs = False
         self.rules = Epochs(self) if protocol == "consumer" else Rounds(self, eager=protocol == "eager")
         self._script: dict[Partition, GroupMember] | None = None
@@ -82,13 +82,13 @@ class MemoryGroup:
 
     # ---- for tests, and for the users of a world
     def aim(self, target: Mapping[_M, Iterable[Partition]]) -> None:
-        """From now on this is who is meant to have what; joins and leaves change nothing about it."""
+        """Fix the target assignment: joins and leaves do not change it any more."""
         with self.broker.changed:
             self._script = {partition: member for member, own in target.items() for partition in own}
             self.balance()
 
     def lose(self, member: GroupMember, *partitions: Partition) -> None:
-        """The broker takes these (all, if none is named) from a member, which learns of it in its next poll."""
+        """Take these partitions (all, if none is named) from a member, which learns of it in its next poll."""
         with self.broker.changed:
             gone = list(partitions or self.of(member))
             for partition in gone:
@@ -98,7 +98,7 @@ class MemoryGroup:
             self.broker.changed.notify_all()
 
     def set_offset(self, partition: Partition, offset: int | None, *, ours: bool = False) -> None:
-        """By hand (a reset), or as a commit of ours that came late; None = it expired."""
+        """Set an offset as a reset does, or (`ours`) as a commit with our mark; None = the offset expires."""
         with self.broker.changed:
             if offset is None:
                 self.committed.pop(partition, None)
@@ -106,8 +106,7 @@ class MemoryGroup:
                 self.committed[partition] = Kept(offset, ours, self.broker.id_of(partition.topic), "")
 
     def reset(self, partition: Partition, offset: int) -> bool:
-        """Reset the offset as a person does, by a tool. False = refused: Kafka sets no offset of a group that has
-        members."""
+        """Reset the offset as Kafka's tool does. False = refused: the group has members."""
         self.broker.settle()
         with self.broker.changed:
             if not self.seats:
@@ -115,17 +114,17 @@ class MemoryGroup:
             return not self.seats
 
     def refuse(self, partition: Partition, *answers: Answer | CommitFate) -> None:
-        """The next commits of that partition end so."""
+        """Answer the next commits of that partition with these, one each."""
         with self.broker.changed:
             self._refusals[partition].extend(answers)
 
     def of(self, member: GroupMember) -> list[Partition]:
-        """The partitions that the broker takes for a member's."""
+        """The partitions that the member owns, as the broker sees it."""
         with self.broker.changed:
             return sorted(partition for partition, seat in self.owners.items() if seat.member is member)
 
     def offset(self, partition: Partition) -> int | None:
-        """The committed offset; None = nothing."""
+        """The committed offset; None = none."""
         with self.broker.changed:
             found = self.committed.get(partition)
             return found and found.offset
@@ -137,7 +136,7 @@ class MemoryGroup:
 
     # ---- requests
     def join(self, member: GroupMember, member_id: int, session_s: float | None) -> Told:
-        """A member comes, or comes again under its name; asked twice it is the same."""
+        """A member joins, or joins again under its static name. Idempotent."""
         if member_id in self.seats:
             return self.rules.beat(self.seats[member_id], frozenset())
         seat = self._named(member.static_id)
@@ -155,7 +154,7 @@ class MemoryGroup:
         return self.rules.beat(seat, frozenset())
 
     def beat(self, member_id: int, static_id: str | None, owned: frozenset[Partition], session_s: float | None) -> Told:
-        """A member lives, and says what it has."""
+        """A heartbeat: the member lives, and reports the partitions that it owns."""
         seat = self.seats.get(member_id)
         if seat is None:
             return Told(refusal=self._unknown(static_id))
@@ -163,12 +162,12 @@ class MemoryGroup:
         return self.rules.beat(seat, owned)
 
     def rejoin(self, member_id: int, static_id: str | None, owned: frozenset[Partition]) -> Told:
-        """A member of a classic group is ready for the next generation."""
+        """A member of a classic group joins the next generation."""
         seat = self.seats.get(member_id)
         return Told(refusal=self._unknown(static_id)) if seat is None else self.rules.rejoin(seat, owned)
 
     def leave(self, member_id: int, *, comes_back: bool = False, session_s: float | None = None) -> None:
-        """A member goes. A static one that comes back keeps its place for one session."""
+        """A member leaves. A static member that comes back keeps its seat for one session."""
         seat = self.seats.get(member_id)
         if seat is not None and comes_back and session_s is not None:
             seat.away = True
@@ -177,7 +176,7 @@ class MemoryGroup:
             self._remove(seat)
 
     def commit_all(self, sent: CommitRequest) -> dict[Partition, CommitFate]:
-        """A commit, judged by who sent it and when. Of a partition that the member does not own it is taken all the
+        """Judge a commit by its member id and its epoch. A partition that the member does not own is committed all the
         same (seen on Kafka 4.3.1 in all three protocols)."""
         seat = self.seats.get(sent.member_id)
         fates = {}
@@ -196,7 +195,7 @@ class MemoryGroup:
         return fates
 
     def commit(self, sent: CommitRequest, partition: Partition) -> CommitFate:
-        """One partition's commit, of a member that may."""
+        """Commit one partition's offset for a member whose id and epoch are valid."""
         fate, offset = CommitFate.DONE, sent.offsets[partition]
         if self._refusals[partition]:
             said = self._refusals[partition].popleft()
@@ -214,7 +213,7 @@ class MemoryGroup:
 
     # ---- time
     def next_due(self) -> float | None:
-        """When a session, or the wait for a round, is over. Called with the lock."""
+        """When the next session, or the wait for a round, ends. Called with the lock."""
         soonest = self.rules.until
         for seat in self.seats.values():
             due = seat.deadline
@@ -233,7 +232,7 @@ class MemoryGroup:
 
     # ---- changes
     def balance(self) -> None:
-        """Plan who is meant to have what: as even as may be, moving as little as may be. Called with the lock."""
+        """Plan the target assignment: as even as possible, with the fewest moves. Called with the lock."""
         wanted = sorted(p for p in self.broker.logs if any(seat.member.wants(p.topic) for seat in self.seats.values()))
         target: dict[Partition, Seat] = {}
         if self._script is not None:
@@ -242,7 +241,7 @@ class MemoryGroup:
         else:
             loads = dict.fromkeys(self.seats.values(), 0)
             fair, more = divmod(len(wanted), max(1, len(loads)))
-            for partition in wanted:  # who has fewer than its share keeps it; some have one more
+            for partition in wanted:  # a member keeps a partition while it has less than its share
                 seat = self.target.get(partition)
                 if seat is not None and seat.member.wants(partition.topic) and loads[seat] < fair + (more > 0):
                     more -= loads[seat] == fair
@@ -259,18 +258,18 @@ class MemoryGroup:
         self.broker.changed.notify_all()
 
     def grew(self, partition: Partition) -> None:
-        """Wake who reads there. Called with the lock."""
+        """Wake the members that read this partition. Called with the lock."""
         for seat in self.seats.values():
             if partition in seat.member.readers:
                 seat.member.stir()
 
     def forget(self, topic: str) -> None:
-        """With a topic goes what is committed there. Called with the lock."""
+        """Drop the committed offsets of a deleted topic. Called with the lock."""
         for partition in [partition for partition in self.committed if partition.topic == topic]:
             del self.committed[partition]
 
     def stir(self) -> None:
-        """There may be news for everybody. Called with the lock."""
+        """Wake all members: there may be news. Called with the lock."""
         for seat in self.seats.values():
             seat.member.stir()
 
@@ -283,7 +282,7 @@ class MemoryGroup:
         return next((seat for seat in self.seats.values() if seat.static_id == static_id), None)
 
     def _unknown(self, static_id: str | None) -> Answer:
-        """Another process has come under its name, or nobody knows it."""
+        """The refusal of an unknown member id: another process has its static name, or it is no member."""
         return Answer.UNKNOWN_MEMBER_ID if self._named(static_id) is None else Answer.FENCED_INSTANCE_ID
 
     def _remove(self, seat: Seat) -> None:

@@ -1,4 +1,4 @@
-"""A member of a group of Kafka's: a partitioned source on a broker in memory."""
+"""MemoryPartitionedSource: a member of a Kafka group, as a source on a broker in memory."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
     from holdfast.testing.brokers.kafka_reader import Slips
     from holdfast.timing import Deadline
 
-#: How long one waits whose name is still another's.
+#: How long a static member waits before it joins again while another process has its name.
 _NAME_TAKEN_S = 1.0
-#: What is due is due then at the latest, whatever the last digit of a float says.
+#: The shortest wait for an event: a rounding error may make the time to it 0.
 _LEAST_S = 0.001
 
 
 class MemoryPartitionedSource(Questions):
-    """One member. All methods belong to one thread, but for `fail`.
+    """One member. One thread calls all methods but `fail`.
 
     Args:
-        broker: where its group is.
+        broker: the broker.
         group: the group's name.
         name: for judges and stories.
-        runtime: the machine of its process; the broker's, where none is given.
-        session_timeout_s: after how long without a heartbeat the broker goes on without it; None = it never does, and
-            there is no task that beats.
-        heartbeat_s: how often it beats.
-        max_poll_interval_s: how long it may stay away from `poll`.
+        runtime: of its process; by default the broker's.
+        session_timeout_s: the broker removes the member after so long without a heartbeat; None = never, and no task
+            sends heartbeats.
+        heartbeat_s: time between heartbeats.
+        max_poll_interval_s: the longest time between polls.
         request_timeout_s: how long it waits for an answer.
-        static_id: the name under which it comes back after a restart.
+        static_id: `group.instance.id`, which outlives a restart.
     """
 
     identity: Callable[[Record], str | None] | None = None
     retry_topic: str | None = None
     unroutable_letters: str | None = None
     gaps_are_the_logs = False
-    #: Which records its client leaves out; None = none.
+    #: The records that its client skips; None = none.
     slips: Slips | None = None
     retries: Callable[[Record], bool] | None = None
 
@@ -73,10 +73,10 @@ class MemoryPartitionedSource(Questions):
         self.group, self.name, self.static_id = group, name, static_id
         self.session_timeout_s, self.max_poll_interval_s = session_timeout_s, max_poll_interval_s
         self.readers: dict[Partition, Reader] = {}
-        #: Taken away by the broker, not told yet.
+        #: Partitions that the broker took away and the application has not been told of.
         self.lost: list[Partition] = []
         self.polls = 0
-        #: What the listener is to be told in the next poll.
+        #: Calls of the listener for the next poll.
         self.news: deque[Callable[[RebalanceListener], None]] = deque()
         client = self.client
         client.session_s, client.beat_s = session_timeout_s, heartbeat_s
@@ -94,31 +94,31 @@ class MemoryPartitionedSource(Questions):
 
     # ---- for the broker, with its lock
     def brings_again(self, topic: str) -> bool:
-        """See the port."""
+        """Implements `PartitionedSource.brings_again`."""
         return topic == self.retry_topic
 
     def wants(self, topic: str) -> bool:
-        """Whether a topic is subscribed to."""
+        """Whether the member subscribes to a topic."""
         return any(re.match(each, topic) if each.startswith("^") else each == topic for each in self._topics)
 
     def stir(self) -> None:
-        """There may be news."""
+        """Wake a poll that waits: there may be news."""
         self.client.news.set()
 
     def loses(self, partitions: Sequence[Partition]) -> None:
-        """The broker takes these away without a word."""
-        self.lost += [each for each in partitions if each not in self.lost]  # it may not have heard of the last time
+        """The broker takes these partitions away without a revocation."""
+        self.lost += [each for each in partitions if each not in self.lost]  # an earlier loss may not be told yet
         if self.client.meant is not None:
             self.client.meant -= set(partitions)
         self.stir()
 
     def is_told(self, member_id: int, told: Told) -> None:
-        """Tell the member what it should have."""
+        """Tell the member its assignment."""
         self.client.is_told(member_id, told)
 
     @property
     def owned(self) -> frozenset[Partition]:
-        """The partitions that the member says it has: also those of which the application is being told."""
+        """The partitions that the member reports as its own, also those that the application is being told of."""
         return (frozenset(self.readers) | self._taking).difference(self.lost)
 
     # ---- PartitionedSource
@@ -129,7 +129,7 @@ class MemoryPartitionedSource(Questions):
 
     @property
     def in_group(self) -> bool:
-        """Whether the group has let it in, and has told it its share."""
+        """Whether it is a member and has got an assignment."""
         return self.client.placed and self.client.expelled is None
 
     def open(
@@ -139,7 +139,7 @@ class MemoryPartitionedSource(Questions):
         owners: Mapping[Partition, Fence],
         deadline: Deadline,
     ) -> None:
-        """Look for the topics, and begin to join. Raises UnknownTopic, SourceUnavailable."""
+        """Check that the topics exist, and begin to join. Raises UnknownTopic, SourceUnavailable."""
         self._listener, self._owners = listener, owners
         missing = self._ask("open", deadline, lambda: [each for each in topics if not self._exists(each)])
         with self.broker.changed:
@@ -164,7 +164,7 @@ class MemoryPartitionedSource(Questions):
             self.of_group.balance()
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Rebalances, then records."""
+        """Run the callbacks of rebalances, then return records."""
         self.polls += 1
         self._check("poll")
         if self._trouble is not None:
@@ -179,7 +179,7 @@ class MemoryPartitionedSource(Questions):
             self.client.polled_at = now
             self.client.step(now)
         came = self._reconcile(now)
-        # As Kafka's: what was assigned in this very call brings one record at most.
+        # As Kafka's client: a poll that assigns partitions returns one record at most.
         at_most = 1 if came else max_records
         batch = self._read(at_most)
         if not batch.records and not batch.ends and timeout_s > 0 and not self._has_news():
@@ -192,14 +192,15 @@ class MemoryPartitionedSource(Questions):
         return batch
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Send them; the listener is told in a later poll."""
+        """Send a commit. A later poll tells the listener the answer."""
         self._check("commit")
         now = self.broker.settle()
         with self.broker.changed:
             self.client.commit(now, offsets, dict(self._named), self._listener.store_id)
 
     def seek(self, partition: Partition, offset: int | None) -> None:
-        """Read on from there. Raises SourceUnavailable."""
+        """Read on from that offset (None = the log's start). Raises SourceUnavailable: the partition is not
+        assigned."""
         self._check("seek")
         with self.broker.changed:
             reader = self.readers.get(partition)
@@ -209,13 +210,13 @@ class MemoryPartitionedSource(Questions):
             reader.told_end, reader.too_far = -1, False
 
     def pause(self, partitions: Collection[Partition]) -> None:
-        """Deliver nothing."""
+        """Deliver no records of these partitions."""
         self._check("pause")
         for partition in partitions:
             self.readers[partition].paused = True
 
     def resume(self, partitions: Collection[Partition]) -> None:
-        """Deliver again."""
+        """Deliver records of these partitions again."""
         self._check("resume")
         for partition in partitions:
             self.readers[partition].paused = False
@@ -223,7 +224,7 @@ class MemoryPartitionedSource(Questions):
                 self.slips.resumed(self.readers[partition])
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
-        """Leave the group; a static member only closes, unless it is to `leave`."""
+        """Leave the group; a static member keeps its seat, unless `leave` is true."""
         self.left_for_good = leave
         if self.client.closed or not self._topics:
             return
@@ -259,7 +260,7 @@ class MemoryPartitionedSource(Questions):
             )
 
     def _wait(self, seconds: float) -> None:
-        """For news, or until something happens by itself."""
+        """Wait for news, for the broker's next event, or for so many seconds."""
         with self.broker.changed:
             due = self.broker.next_due()
         if due is not None:
@@ -267,7 +268,7 @@ class MemoryPartitionedSource(Questions):
         self.client.news.wait(seconds)
 
     def _tell_commits(self) -> None:
-        while self._fates:  # as Kafka's: what a signal handler keeps from being noted is told once more
+        while self._fates:  # removed after the call: if a signal handler raises in it, the answer is told once more
             partition, offset, fate = self._fates[0]
             self._listener.committed({partition: offset}, {partition: fate})
             self._fates.pop(0)
@@ -276,14 +277,14 @@ class MemoryPartitionedSource(Questions):
         for watcher in self.broker.watchers:
             getattr(watcher, what)(partitions, self)
 
-    # ---- rebalances. Whatever a callback raises (a signal handler may), the client goes on with them.
+    # ---- rebalances. The client completes a rebalance even if a callback raises, as a signal handler in it may.
     def _reconcile(self, now: float) -> bool:
-        """Tell the application what is known to have changed. Returns: whether something came."""
+        """Tell the application of lost, revoked and assigned partitions. Returns: whether partitions were assigned."""
         client = self.client
         with self.broker.changed:
             no_more = [each for each in self.readers if not self.broker.has(each.topic)]
             rejoins = bool(no_more) and self.protocol == "cooperative"
-            if rejoins:  # as librdkafka; in the other protocols they are revoked
+            if rejoins:  # as librdkafka; in the other protocols partitions of deleted topics are revoked
                 self.loses(no_more)
             gone = list(self.lost)
             expelled = client.expelled
@@ -294,7 +295,7 @@ class MemoryPartitionedSource(Questions):
             self._lose(gone)
         if expelled is not None:
             self._come_anew(expelled, now)
-        elif rejoins:  # what it said to have, in a round that is open, it has no more
+        elif rejoins:  # the member may have reported these partitions as its own in a round that is open
             with self.broker.changed:
                 client.join_round(now)
         with self.broker.changed:
@@ -365,14 +366,14 @@ class MemoryPartitionedSource(Questions):
                 self.client.telling = False
 
     def _await_commits(self) -> None:
-        """Hold partitions that go until their commit is answered, or the request's time is over, as librdkafka does."""
+        """Keep revoked partitions until their commit is answered or has timed out, as librdkafka does."""
         while self.client.under_way:
             self.client.news.clear()
             self._wait(self.client.request_s)
             self.broker.settle()
 
     def _come_anew(self, why: Answer, now: float) -> None:
-        """Join again as another member. Raises what no client can cure."""
+        """Join again as a new member. Raises StaticIdTaken, SourceFatal: another process has its static name."""
         if why is Answer.FENCED_INSTANCE_ID:
             raise StaticIdTaken(f"another process joined {self.group} as {self.static_id}: give each its own name")
         if why is Answer.UNRELEASED_INSTANCE_ID and now < self._name_free_at:

@@ -1,4 +1,4 @@
-"""How a group of Kafka's gets from who has what to who is meant to have it: member by member, or in rounds of all."""
+"""How a Kafka group reaches its target assignment: each member by itself (consumer), or all in rounds (classic)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdfast.testing.brokers.kafka_topics import KafkaTopics
 
 
-#: When a static member that has come back looks for partitions that nobody owns.
+#: How long after its return a static member looks for partitions that have no owner.
 _UNOWNED_S = 5.0
 
 
@@ -21,50 +21,50 @@ class Group(Protocol):
 
     broker: KafkaTopics
     seats: dict[int, Seat]
-    #: Who has what; and who is meant to have it.
+    #: Partition -> owner; partition -> planned owner.
     owners: dict[Partition, Seat]
     target: dict[Partition, Seat]
     generation: int
-    #: In the consumer protocol before Kafka 4.3: whatever became of the partition.
+    #: Consumer protocol before Kafka 4.3: a commit of an older epoch is always refused.
     refuses_old_epochs: bool
 
     def leave(self, member_id: int) -> None:
-        """A member goes."""
+        """A member leaves."""
         ...
 
     def balance(self) -> None:
-        """Plan who is meant to have what."""
+        """Plan the target assignment."""
         ...
 
     def stir(self) -> None:
-        """There may be news for everybody."""
+        """Wake all members: there may be news."""
         ...
 
 
 class Epochs:
-    """The consumer protocol (KIP-848). Each member moves by itself: what it has to give up it has to say that it has
-    given up, and only then its epoch rises and it gets what is free."""
+    """The consumer protocol (KIP-848). Each member moves by itself: it first reports that it has given up the
+    partitions that it must give up; then its epoch rises and it gets the partitions that are free."""
 
-    #: Nobody waits for anybody.
+    #: There are no rounds, so no member waits for another.
     until: float | None = None
 
     def __init__(self, group: Group) -> None:
         self._group = group
 
     def changed(self) -> None:
-        """The target has changed."""
+        """The target assignment has changed."""
         self._group.generation += 1
         self._group.stir()
 
     def came(self, seat: Seat) -> None:
-        """A member has come, perhaps to a seat that it had before."""
+        """A member has joined, perhaps to a seat that it had before."""
 
     def went(self) -> None:
-        """A member has gone."""
+        """A member has left."""
         self._group.stir()
 
     def beat(self, seat: Seat, owned: frozenset[Partition]) -> Told:
-        """Answer a heartbeat with what the member should have. A member that says to have what is another's is
+        """Answer a heartbeat with the member's assignment. A member that reports a partition of another owner is
         fenced."""
         group = self._group
         if any(group.owners.get(partition) is not seat for partition in owned):
@@ -94,42 +94,43 @@ class Epochs:
         return self.beat(seat, owned)
 
     def judge(self, seat: Seat, partition: Partition, epoch: int) -> Answer:
-        """A commit of that epoch. Kafka 4.3 takes one of an older epoch while the partition has been the member's since
-        (KIP-1251)."""
+        """Judge a commit of that epoch. Kafka 4.3 accepts an older epoch if the member has owned the partition ever
+        since (KIP-1251)."""
         group = self._group
         had = group.owners.get(partition) is seat and seat.since[partition] <= epoch < seat.epoch
         taken = epoch == seat.epoch or (had and not group.refuses_old_epochs)
         return Answer.NO_ERROR if taken else Answer.STALE_MEMBER_EPOCH
 
     def late(self) -> list[Seat]:
-        """Nobody."""
+        """No members: there are no rounds."""
         return []
 
 
 class Rounds:
-    """The classic protocol. All members join a round, or are put out when it has waited for the longest of their poll
-    intervals; then there is a generation, and each is told what it has in it.
+    """The classic protocols. All members join a round; members that have not joined within the longest of the members'
+    poll intervals are removed. Then a generation begins, and each member gets its assignment.
 
-    Eager: a member gives up everything before it joins. Cooperative: it keeps what it has, what is meant for others is
-    given up after the round, and a second round gives it to them.
+    Eager: a member gives up everything before it joins. Cooperative: a member keeps its partitions, gives up those that
+    are planned for others after the round, and a second round assigns them.
     """
 
     def __init__(self, group: Group, *, eager: bool) -> None:
         self._group, self._eager = group, eager
         self._open = False
-        #: How long an open round waits.
+        #: When an open round ends without the members that have not joined; None = no round is open.
         self.until: float | None = None
 
     def changed(self) -> None:
-        """The target has changed."""
+        """The target assignment has changed."""
         self._begin()
 
     def came(self, seat: Seat) -> None:
-        """A member has come: it has nothing, and is ready for a round. To a seat of its own it comes without a round,
-        unless one is open.
+        """A member has joined: it owns nothing, and takes part in a round. A static member that returns to its seat
+        begins no round, unless one is open.
 
-        What the one before was giving up when it died has no owner then, until somebody joins anew (seen on Kafka
-        4.3.1, cooperative). Our source looks for that a while after it has come, and does.
+        Partitions that its former process was giving up when it died have no owner then, until a member joins anew
+        (seen on Kafka 4.3.1, cooperative). Our source looks for such partitions a while after its return, and joins
+        anew.
         """
         if self._open or not seat.assigned:
             self.rejoin(seat, frozenset())
@@ -138,12 +139,12 @@ class Rounds:
             broker.after(broker.time, _UNOWNED_S, self._begin)
 
     def went(self) -> None:
-        """A member has gone: perhaps the round waited for it alone."""
+        """A member has left: perhaps the round waited for it alone."""
         self._begin()
         self._end_if_all()
 
     def beat(self, seat: Seat, owned: frozenset[Partition]) -> Told:
-        """Whether there is a round to join, or else what it has in this generation."""
+        """Answer a heartbeat: join the open round, or the assignment of this generation."""
         if self._open:
             self._end_if_all()
         if self._open:
@@ -151,7 +152,7 @@ class Rounds:
         return Told(seat.epoch, seat.assigned)
 
     def rejoin(self, seat: Seat, owned: frozenset[Partition]) -> Told:
-        """Note that the member is ready, and has that."""
+        """Note that the member has joined the round, and owns these partitions."""
         group = self._group
         for partition in [partition for partition, owner in group.owners.items() if owner is seat]:
             if partition not in owned:
@@ -162,11 +163,11 @@ class Rounds:
         return self.beat(seat, owned)
 
     def judge(self, seat: Seat, partition: Partition, epoch: int) -> Answer:
-        """A commit of that generation."""
+        """Judge a commit of that generation."""
         return Answer.NO_ERROR if epoch == self._group.generation else Answer.ILLEGAL_GENERATION
 
     def late(self) -> list[Seat]:
-        """The members that have kept the round waiting for too long."""
+        """The members that have not joined the open round."""
         return [seat for seat in self._group.seats.values() if not seat.ready]
 
     def _begin(self) -> None:

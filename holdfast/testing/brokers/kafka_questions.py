@@ -1,4 +1,4 @@
-"""Questions of a member of a Kafka group to its brokers: names, offsets, the ends of logs."""
+"""Requests of a member of a Kafka group that wait for an answer: topic ids, offsets, the ends of logs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 
 class Questions:
-    """The part of a member that asks and waits for an answer. All methods belong to one thread, but for `fail`."""
+    """The requests of a member that wait for an answer. One thread calls all methods but `fail`."""
 
     #: Whether its commits carry holdfast's mark.
     marked = True
-    #: As auto.offset.reset.
+    #: `auto.offset.reset`.
     begins: Literal["earliest", "latest"] = "earliest"
 
     def __init__(self, broker: KafkaTopics, client: GroupClient, of_group: MemoryGroup, runtime: Runtime) -> None:
@@ -36,10 +36,11 @@ class Questions:
         self._runtime = runtime
         self._faults: dict[str, deque[Exception]] = defaultdict(deque)
         self._topic_ids: dict[str, int] = {}
-        #: The topic's id of each partition whose name was asked for: commits say it.
+        #: Partition -> topic id, as it was when `position_names` asked; commits carry it.
         self._named: dict[Partition, int] = {}
         self._ends_asked_at: float | None = None
-        #: Of these "latest" is meant, as long as their topic has that id; and topics of which it never is.
+        #: Partition -> topic id: "latest" applies to it while its topic has that id. And topics that are read from
+        #: their first record.
         self._never_read: dict[Partition, int] = {}
         self._whole: frozenset[str] = frozenset()
 
@@ -50,17 +51,17 @@ class Questions:
 
     # ---- for tests
     def fail(self, method: str, *errors: Exception) -> None:
-        """The next calls of that method raise these, one each."""
+        """Have the next calls of that method raise these errors, one each. Any thread."""
         with self.broker.changed:
             self._faults[method].extend(errors)
 
     def forgive(self, method: str) -> None:
-        """Let that method be as it was."""
+        """Drop the errors that are left for that method."""
         with self.broker.changed:
             self._faults[method].clear()
 
     def failing(self, method: str) -> int:
-        """How many calls of that method are still to fail."""
+        """How many errors are left for that method."""
         return len(self._faults[method])
 
     def _check(self, method: str) -> None:
@@ -71,7 +72,7 @@ class Questions:
     def position_names(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, str | SourceError]:
-        """By group, topic, id and number."""
+        """The positions' names, of group, topic, topic id and number."""
         return self._ask("position_names", deadline, lambda: {each: self._position_name(each) for each in partitions})
 
     def _position_name(self, partition: Partition) -> str | SourceError:
@@ -83,7 +84,7 @@ class Questions:
     def committed(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, Committed | SourceError | None]:
-        """The committed offsets as the group has them."""
+        """The group's committed offsets."""
         return self._ask("committed", deadline, lambda: {each: self._committed(each) for each in partitions})
 
     def _committed(self, partition: Partition) -> Committed | None:
@@ -91,15 +92,16 @@ class Questions:
         if found is None:
             return None
         if found.topic_id and found.topic_id != self._topic_ids.get(partition.topic, found.topic_id):
-            return None  # of a topic that was deleted since
+            return None  # committed in a topic of that name that was deleted since
         return Committed(found.offset, found.ours, marked=self.marked, store=found.store if found.ours else "")
 
     def reads_all_of(self, topics: Collection[str]) -> None:
-        """These begin at their first record."""
+        """Read these topics from their first record, also with "latest"."""
         self._whole = frozenset(topics)
 
     def _look(self, topics: Collection[str]) -> None:
-        """Before it joins: "latest" is meant for what is there, of topics of which the group has nothing."""
+        """Called before the member joins: "latest" applies to the partitions that exist now, of topics without a
+        committed offset."""
         has = {partition.topic for partition in self.of_group.committed}
         for topic in topics if self.begins == "latest" else ():
             if topic not in has | self._whole and self.broker.has(topic):
@@ -108,7 +110,7 @@ class Questions:
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, int | SourceError]:
-        """The first record; asked of the partition's leader."""
+        """The first offset of each partition. The partition's leader answers."""
         return self._ask(
             "first_offsets",
             deadline,
@@ -122,11 +124,12 @@ class Questions:
         return log.end if self._never_read.get(partition) == self.broker.id_of(partition.topic) else log.start
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """The logs' ends, now; asked of the partitions' leaders. Raises SourceError: one has none."""
+        """The ends of the logs now. The partitions' leaders answer. Raises SourceError: a partition has no leader."""
         return self._ask("last_offsets", deadline, lambda: self._ends(partitions))
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """The ends of the logs, without waiting."""
+        """The ends of the logs, without waiting; None = not answered yet. Raises SourceUnavailable: no answer in
+        time."""
         self._check("look_at_ends")
         line, now = self.line, self.broker.settle()
         with self.broker.changed:
@@ -152,18 +155,18 @@ class Questions:
         return partition in self.broker.logs and self.broker.logs[partition].led
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The ends of the logs as far as known: here, all of it."""
+        """The ends of the logs, as the client knows them; this client knows all."""
         with self.broker.changed:
             return {each: self.broker.logs[each].end for each in partitions if each in self.broker.logs}
 
     def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Where the logs begin: all of it is known here."""
+        """The starts of the logs, as the client knows them; this client knows all."""
         with self.broker.changed:
             return {each: self.broker.logs[each].start for each in partitions if each in self.broker.logs}
 
     # ---- inside
     def _ask(self, method: str, deadline: Deadline, answer: Callable[[], T]) -> T:
-        """A question that is waited for. Raises SourceUnavailable: no answer until the deadline."""
+        """Send a request and wait for the answer. Raises SourceUnavailable: no answer until the deadline."""
         self._check(method)
         self.line.wait_for_answer(method, self._runtime, deadline)
         self.broker.settle()

@@ -1,4 +1,4 @@
-"""Where a member of a Kafka group stands in its partitions, and the port of clients that skip records."""
+"""Reader: a member's position in one partition. Slips: the port of clients that skip records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """Where a member stands in a partition."""
+    """A member's position in a partition."""
 
     __slots__ = ("paused", "position", "told_end", "too_far")
 
@@ -19,7 +19,7 @@ class Reader:
         self.position = position
         self.paused = paused
         self.told_end = -1
-        #: The client takes the next record for one that it has given.
+        #: Whether the client takes the next record for one that it has delivered already, and skips it.
         self.too_far = False
 
 

@@ -1,4 +1,4 @@
-"""Kafka's topics, what its groups are told of them, and the time that passes in between."""
+"""KafkaTopics: Kafka's topics, their groups' port, and the events that are due later."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 class Coordinated(Protocol):
-    """A group as its broker keeps it. All with the broker's lock."""
+    """A group, as its broker sees it. All calls are made with the broker's lock."""
 
     def next_due(self) -> float | None:
-        """When something happens in it by itself; None = never."""
+        """When the next session or round ends; None = never."""
         ...
 
     def expire(self, now: float) -> None:
@@ -31,24 +31,24 @@ class Coordinated(Protocol):
         ...
 
     def balance(self) -> None:
-        """Plan who is meant to have what."""
+        """Plan the target assignment."""
         ...
 
     def grew(self, partition: Partition) -> None:
-        """Wake who reads there."""
+        """Wake the members that read this partition."""
         ...
 
     def forget(self, topic: str) -> None:
-        """With a topic goes what is committed there."""
+        """Drop the committed offsets of a deleted topic."""
         ...
 
 
 class KafkaTopics(Topics):
-    """All of a broker but how it makes its groups. Any thread.
+    """A broker without the making of groups, which `MemoryBroker` adds. Any thread.
 
     Args:
-        runtime: the machine that it runs on. In a simulated world a process of its own, which nobody overtakes.
-        topics: by name, how many partitions each has.
+        runtime: of the machine that it runs on. In a simulated world: of a process that is not preempted.
+        topics: topic -> number of partitions.
     """
 
     def __init__(self, runtime: Runtime = MACHINE, /, **topics: int) -> None:
@@ -56,15 +56,15 @@ class KafkaTopics(Topics):
         self.watchers: list[Watcher] = []
         self.groups: dict[str, Coordinated] = {}
         self._agenda = Agenda()
-        #: By the broker's clock, as far as everything due is done.
+        #: The broker's time up to which all events were run.
         self.time = runtime.now()
         for topic, partitions in topics.items():
             self.create(topic, partitions)
 
     # ---- time
     def settle(self) -> float:
-        """Do what is due until now, in the order of time. Returns: now. Called without the lock, before each look: who
-        asks for the time may have to wait."""
+        """Run all events that are due, in the order of time. Returns: now. Called before each look at the broker,
+        without the lock, since reading the clock may wait."""
         now = self.runtime.now()
         with self.changed:
             while (due := self.next_due()) is not None and due <= now:
@@ -78,7 +78,7 @@ class KafkaTopics(Topics):
         return now
 
     def next_due(self) -> float | None:
-        """When something happens by itself; None = never. Called with the lock."""
+        """The time of the next event; None = there is none. Called with the lock."""
         soonest = self._agenda.next
         for group in self.groups.values():
             due = group.next_due()
@@ -87,14 +87,14 @@ class KafkaTopics(Topics):
         return soonest
 
     def after(self, now: float, seconds: float, call: Callable[[], None]) -> None:
-        """Do that then; at once, if that is now. Called with the lock."""
+        """Run this call `seconds` after `now`; at once, if that is 0. Called with the lock."""
         if seconds <= 0:
             call()
         else:
             self._agenda.add(now + seconds, call)
 
     def send(self, line: Line, now: float, apply: Callable[[], T], answered: Callable[[T], None]) -> None:
-        """A request on its way, and its answer on the way back. Called with the lock."""
+        """Send a request: `apply` runs when it arrives, `answered` when its answer is back. Called with the lock."""
         if not line.hears:
             return
         arrives = line.arrived = max(now + line.delay_s, line.arrived)

@@ -1,4 +1,4 @@
-"""Topics, their partitions and logs, as brokers keep them."""
+"""Topics, their partitions and their logs, of Kafka and of RocketMQ."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def position_name(group: str, partition: Partition, log: int) -> str:
-    """Of a partition's position in the store: a topic that is made again has others.
+    """The name of a partition's position in the store. A topic that is deleted and made again has other names.
 
     Args:
-        group: whose position.
-        partition: where.
-        log: which log, as `Topics.id_of` counts them.
+        group: name of the group.
+        partition: the partition.
+        log: the topic's id, from `Topics.id_of`.
     """
     return f"{group}/{partition.topic}/{log}/{partition.number}"
 
 
 class Stored(NamedTuple):
-    """A record as it lies in a log."""
+    """A record in a log."""
 
     key: bytes | None
     value: bytes | None
@@ -34,36 +34,36 @@ class Stored(NamedTuple):
 
 
 class Log:
-    """One partition's records. Offsets may have gaps, as compaction and transactions leave them."""
+    """One partition's records. Offsets may have gaps, from compaction and transactions."""
 
     def __init__(self, born: int = 0) -> None:
-        #: Another one for each log: a topic that is made again has others.
+        #: A number that no other log has: a topic that is made again has new logs.
         self.born = born
         self.start = 0
         self.end = 0
         self.offsets: list[int] = []
         self.records: dict[int, Stored] = {}
-        #: Offsets of records that nobody can read.
+        #: Offsets of records that cannot be read.
         self.spoilt: set[int] = set()
-        #: Whether a broker leads the partition: else nothing is read or stored there.
+        #: Whether the partition has a leader. Without one nothing is read.
         self.led = True
 
     def append(self, record: Stored) -> int:
-        """Add one at the end. Returns: its offset."""
+        """Add a record at the end. Returns: its offset."""
         self.records[self.end] = record
         self.offsets.append(self.end)
         self.end += 1
         return self.end - 1
 
     def from_(self, offset: int, at_most: int) -> list[int]:
-        """The offsets of the records from there on."""
+        """Up to `at_most` offsets of records, from `offset` on."""
         if not self.led:
             return []
         first = bisect_left(self.offsets, offset)
         return self.offsets[first : first + at_most]
 
     def keep(self, offsets: Iterable[int]) -> None:
-        """Of the records only these stay; the log's bounds do not change."""
+        """Delete all records but these; the log's bounds do not change."""
         self.offsets = sorted(offsets)
         self.records = {offset: self.records[offset] for offset in self.offsets}
         self.spoilt &= self.records.keys()
@@ -72,7 +72,7 @@ class Log:
 class Topics:
     """A broker's topics. Any thread.
 
-    `changed` is notified at each change. It is the only lock of a broker, and is never held around a callback.
+    `changed` is notified at each change. It is a broker's only lock, and is never held around a callback of a member.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -84,7 +84,7 @@ class Topics:
 
     # ---- topics
     def create(self, topic: str, partitions: int) -> None:
-        """A new topic, more partitions of an old one, or, once it was deleted, another of the same name."""
+        """Make a topic, or add partitions to it. A topic that was removed is made again with another id."""
         with self.changed:
             if topic not in self._ids:
                 self._ids[topic] = self._new_id()
@@ -94,7 +94,7 @@ class Topics:
             self._topics_changed()
 
     def remove(self, topic: str) -> None:
-        """Delete a topic, and with it what groups have committed there."""
+        """Delete a topic and its committed offsets."""
         with self.changed:
             del self._ids[topic]
             for partition in self.of(topic):
@@ -103,7 +103,7 @@ class Topics:
             self._topics_changed()
 
     def delete(self, topic: str) -> None:
-        """Delete a topic and make it again before anybody looks, with another id and as many partitions, all empty."""
+        """Delete a topic and make it again in one step, with another id and as many empty partitions."""
         with self.changed:
             self._ids[topic] = self._new_id()
             for partition in self.of(topic):
@@ -112,7 +112,7 @@ class Topics:
             self.changed.notify_all()
 
     def id_of(self, topic: str) -> int:
-        """Another one after the topic was deleted and made again. Raises KeyError: there is no such topic."""
+        """The topic's id, which changes when it is deleted and made again. Raises KeyError: there is no such topic."""
         return self._ids[topic]
 
     def has(self, topic: str) -> bool:
@@ -124,7 +124,7 @@ class Topics:
         return [partition for partition in self.logs if partition.topic == topic]
 
     def lead(self, topic: str, number: int, *, led: bool) -> None:
-        """A partition loses its leader, or has one again."""
+        """A partition loses its leader, or gets one again."""
         with self.changed:
             self.logs[Partition(topic, number)].led = led
             self._grew(Partition(topic, number))
@@ -138,7 +138,7 @@ class Topics:
         key: str | None = None,
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> list[int]:
-        """Store records, one a value. Returns: their offsets."""
+        """Store one record for each value. Returns: their offsets."""
         with self.changed:
             head, key_bytes = tuple(headers), None if key is None else key.encode()
             records = [Stored(key_bytes, None if each is None else each.encode(), head) for each in values]
@@ -152,30 +152,30 @@ class Topics:
             return [log.append(record) for record in records]
 
     def store_again(self, topic: str, number: int, offset: int) -> int:
-        """A producer has no answer and sends its record once more. Returns: the copy's offset."""
+        """Store a record a second time, as a producer does that got no answer. Returns: the copy's offset."""
         with self.changed:
             log = self.logs[Partition(topic, number)]
             self._grew(Partition(topic, number))
             return log.append(log.records[offset])
 
     def spoil(self, topic: str, number: int, offset: int) -> None:
-        """Nobody can read that record."""
+        """Make that record unreadable."""
         with self.changed:
             self.logs[Partition(topic, number)].spoilt.add(offset)
 
     def leave_out(self, topic: str, number: int, offsets: int) -> None:
-        """So many offsets at the end carry no record: transaction markers, aborted records."""
+        """Add so many offsets without a record at the end: transaction markers, aborted records."""
         with self.changed:
             self.logs[Partition(topic, number)].end += offsets
             self._grew(Partition(topic, number))
 
     def compact(self, topic: str, number: int, keep: Iterable[int]) -> None:
-        """Of the records only these offsets stay."""
+        """Delete all records but those at these offsets."""
         with self.changed:
             self.logs[Partition(topic, number)].keep(keep)
 
     def expire(self, topic: str, number: int, first: int) -> None:
-        """Retention has deleted what lies before that offset."""
+        """Delete all records before that offset, as retention does."""
         with self.changed:
             log = self.logs[Partition(topic, number)]
             log.keep(offset for offset in log.offsets if offset >= first)
@@ -183,7 +183,7 @@ class Topics:
             self._grew(Partition(topic, number))
 
     def cut(self, topic: str, number: int, end: int) -> None:
-        """The log goes back, as after an unclean election."""
+        """Cut the log's end off, as an unclean election does."""
         with self.changed:
             log = self.logs[Partition(topic, number)]
             log.keep(offset for offset in log.offsets if offset < end)
@@ -199,12 +199,12 @@ class Topics:
         return Log(self._new_id())
 
     def _grew(self, partition: Partition) -> None:
-        """There may be something new to read. Called with the lock."""
+        """The partition may have new records. Called with the lock."""
         self.changed.notify_all()
 
     def _topics_changed(self) -> None:
-        """There are other partitions. Called with the lock."""
+        """Partitions were added or removed. Called with the lock."""
         self.changed.notify_all()
 
     def _forgotten(self, topic: str) -> None:
-        """Nothing is committed there any more. Called with the lock."""
+        """The topic was deleted. Called with the lock."""

@@ -1,4 +1,4 @@
-"""Watchers: they see what a broker in memory sees, for judges."""
+"""Watcher: sees commits, assignments and deliveries of a broker in memory, for judges."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """Sees everything, and changes nothing. `member` is the source object of that member.
+    """Base of watchers: override the methods of interest. `member` is the source object of a member.
 
-    A commit is told in the broker, with its lock held; the rest by the member's own thread, without.
+    `on_commit` is called with the broker's lock; the other methods are called by the member's thread, without it.
     """
 
     def on_commit(self, partition: Partition, offset: int, member: object, metadata: str) -> None:
-        """The broker has taken it: an offset is committed now."""
+        """The broker has committed an offset."""
 
     def on_assign(self, partitions: Sequence[Partition], member: object) -> None:
-        """Partitions came to that member, which is told now."""
+        """Partitions are assigned; the application is told next."""
 
     def on_revoke(self, partitions: Sequence[Partition], member: object) -> None:
-        """The member has been told, and gives them up now."""
+        """The application has been told of a revocation, and gives the partitions up now."""
 
     def on_lost(self, partitions: Sequence[Partition], member: object) -> None:
-        """Partitions are others' already, and the member is told now."""
+        """Partitions were lost to other members; the application is told next."""
 
     def on_deliver(self, record: Record, member: object) -> None:
-        """The member's client hands it out."""
+        """The member's client returns a record from a poll."""

@@ -1,4 +1,4 @@
-"""Book: what is seen of users' handlers: which records each call had, who made it, how it ended."""
+"""Book: the calls of users' handlers: records, member, begin, end and outcome of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Work(NamedTuple):
-    """One piece of work: a business key in its scope; or, without a scope, one record."""
+    """One piece of work: a business key in its scope, or, with scope "", one record."""
 
     scope: str
     name: str
@@ -28,7 +28,7 @@ class Work(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of a handler. `records` has one, but for batches."""
+    """One call of a handler. `records` has one record, and a batch's call several."""
 
     number: int
     member: str
@@ -37,50 +37,50 @@ class Call:
     work: Sequence[Work]
     session: str
     began_s: float
-    #: None: it runs, or its process was gone before it ended.
+    #: None = it runs, or its process ended before it did.
     ended_s: float | None = None
-    #: "runs", "done", "cut off" (its process was gone), or what it raised.
+    #: "runs", "done", "cut off" (its process ended), or the error that it raised.
     outcome: str = "runs"
-    #: Work that is done anew, and may be: this call was in the hands of who is dead now, and the store has not heard of
-    #: its end; or the store has lost what it knew.
+    #: Work of this call that may be done again: its session is dead and the store does not know the work as done, or
+    #: the store has lost its data.
     excused: set[Work] = field(default_factory=set)
-    #: Somebody has reset the group to before it: what it did does not count.
+    #: Whether the group was reset to an offset at or before its records: its effects do not count.
     replayed: bool = False
 
     @property
     def where(self) -> str:
-        """The place of its first record."""
+        """Partition and offset of its first record, as text."""
         first = place(self.records[0])
         return first if len(self.records) == 1 else f"{first} and {len(self.records) - 1} more"
 
 
 class Sight(Protocol):
-    """The store's knowledge, and not what a member was told."""
+    """The state of the store itself, which may differ from what a member was told."""
 
     def alive(self, session: str) -> bool:
         """Whether that session lives."""
         ...
 
     def done(self, work: Work, record: Record) -> bool:
-        """Whether the store knows of its end."""
+        """Whether that work is done, as the store has it."""
         ...
 
 
 class Book:
-    """All calls, and all letters."""
+    """All calls of handlers, and all dead letters."""
 
     def __init__(self, group: str, sight: Sight) -> None:
         self._group, self._sight = group, sight
         self.calls: list[Call] = []
         self.letters: list[Letter] = []
-        #: What went to a retry topic, by its place; and by the retry topic, where its records were born.
+        #: Places of records that went to a retry topic. And retry topic -> the topic that its records come from.
         self.sent_on: set[str] = set()
         self.born_in: Mapping[str, str] = {}
         self._by_work: dict[Work, list[Call]] = defaultdict(list)
         self._forgot_before = 0
 
     def began(self, member: str, handler: Handler, records: Sequence[Record], now: float) -> Call:
-        """A handler is called."""
+        """Note that a handler is called."""
         work = [self.work_of(handler, record) for record in records]
         call = Call(len(self.calls), member, handler.name, records, work, records[0].fence.session, now)
         for each, record in zip(work, records, strict=True):
@@ -95,40 +95,40 @@ class Book:
             call.ended_s, call.outcome = now, outcome
 
     def crashed(self, member: str) -> None:
-        """A process is gone, and what ran there will never end."""
+        """Note that a process has ended: the calls that ran there never end."""
         for call in self.running(member):
             call.outcome = "cut off"
 
     def running(self, member: str | None = None) -> list[Call]:
-        """Calls that have not ended; of one member, or all."""
+        """Calls that have not ended, of one member or of all."""
         return [call for call in self.calls if call.outcome == "runs" and member in (None, call.member)]
 
     def forgot(self) -> None:
-        """The store has lost all that it knew: what was done may be done again."""
+        """Note that the store has lost all data: all work until now may be done again."""
         self._forgot_before = len(self.calls)
 
     def replayed(self, partition: Partition, offset: int) -> None:
-        """Somebody has reset the group to that offset."""
+        """Note that the group was reset to that offset."""
         for call in self.calls:
             if any(record.partition == partition and record.offset >= offset for record in call.records):
                 call.replayed = True
 
     def of(self, work: Work) -> Sequence[Call]:
-        """Calls for it."""
+        """The calls for that work."""
         return self._by_work.get(work, ())
 
     def lettered(self, record: Record) -> bool:
-        """Whether it went to the dead letters, or to a retry topic, where it is another record."""
+        """Whether the record went to the dead letters, or to a retry topic, where it is a new record."""
         return place(record) in self.sent_on or any(place(letter.record) == place(record) for letter in self.letters)
 
     def work_of(self, handler: Handler, record: Record) -> Work:
-        """The record's work as the engine has it."""
+        """The record's work, as the engine names it."""
         if handler.key is not None:
             try:
                 born_in = self.born_in.get(record.topic, record.topic)
                 return Work(handler.scope_of(self._group, born_in), handler.key(record))
             except KeyMissing:
-                pass  # by its position, if it is handled at all
+                pass  # without a key the engine goes by the position, if it handles the record at all
         return Work("", place(record))
 
     def _excuse(self, work: Work, record: Record) -> None:
@@ -141,5 +141,5 @@ class Book:
 
 
 def place(record: Record) -> str:
-    """Where it lies."""
+    """Partition and offset, as text."""
     return f"{record.partition}@{record.offset}"

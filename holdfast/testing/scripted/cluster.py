@@ -1,4 +1,4 @@
-"""Cluster: the broker of a scripted world, its one group, and who is meant to have which partition."""
+"""Cluster: the broker of a scripted world, its one group, and the target assignment of partitions."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 #: The name of the group that all members are in.
 GROUP = "group"
-#: How often a member says that it lives, and hears what moves. Real ones do every 3 or 5 seconds, and a rebalance takes
-#: two or three of these: a test would be over before.
+#: Time between heartbeats. Real members send one each 3 or 5 seconds, and a rebalance takes two or three of them: many
+#: tests would end before.
 _BEAT_S = 0.1
-#: How often it is looked whether who is silent has lost its place.
+#: Time between looks whether a silent member has lost its seat.
 _LOOK_S = 0.1
 
 
@@ -37,12 +37,12 @@ class Say(Protocol):
     """Adds a line to the story."""
 
     def __call__(self, who: str, what: str, *, daily: bool = False) -> None:
-        """Tell something that happened now."""
+        """Add an event that happens now."""
         ...
 
 
 class Cluster:
-    """Moves partitions as a broker does, when members come and go, and as a test says."""
+    """Moves partitions, as a broker does when members come and go, or as a test says."""
 
     def __init__(self, scheduler: Scheduler, say: Say, *, protocol: Rebalancing, session_timeout_s: float) -> None:
         self._scheduler, self.say = scheduler, say
@@ -51,9 +51,9 @@ class Cluster:
         self.group = self.broker.group(GROUP, protocol=protocol)
         self.letters: Callable[[str, Letter], None] = lambda _member, _letter: None
         self.letters_refused = False
-        #: By the retry topic: where its records were born.
+        #: Retry topic -> the topic that its records come from.
         self.retry_topics: dict[str, str] = {}
-        #: All members, also who has gone.
+        #: The sources of all processes ever started.
         self.ever: list[ScriptedSource] = []
 
     # ---- records and offsets
@@ -62,27 +62,27 @@ class Cluster:
         return self.broker.has(topic)
 
     def partitions_of(self, topic: str) -> int:
-        """How many it has."""
+        """How many partitions the topic has."""
         return len(self.broker.of(topic))
 
     def produce(self, record: Record, number: int) -> None:
-        """Store it at the end of that partition."""
+        """Store a record at the end of that partition."""
         self.broker.store(Partition(record.topic, number), Stored(record.key, record.value, tuple(record.headers)))
 
     def retry(self, letter: Letter, at_ms: int) -> None:
-        """Store it at the end of its retry topic."""
+        """Store a letter in its retry topic."""
         record, number = letter.record, letter.record.offset
         number = zlib.crc32(record.key or str(number).encode()) % self.partitions_of(letter.topic)
         stored = Stored(record.key, record.value, tuple(headers_of(letter)), at_ms)
         self.broker.store(Partition(letter.topic, number), stored)
 
     def refuse(self, partition: Partition, times: int) -> None:
-        """The next commits of that partition are not taken, and may be sent again."""
+        """Refuse the next commits of that partition with an error that may be retried."""
         self.group.refuse(partition, *[CommitFate.AGAIN] * times)
 
     # ---- members
     def silent(self, source: ScriptedSource) -> None:
-        """Nothing is heard of it from now on: the story says when its session is over. In the hub."""
+        """The member is silent from now on; the story has a line when its session ends. Called in the hub."""
         self.broker.settle()
         if source not in self.group.members:
             self.say("broker", f"{source.process.name} is silent: its partitions go to others")
@@ -91,7 +91,7 @@ class Cluster:
 
     # ---- what a test says
     def move(self, partitions: Sequence[Partition], to: ScriptedSource | None) -> None:
-        """Plan these partitions for that member, until members come or go; None = for nobody."""
+        """Plan these partitions for that member, until members come or go; None = for no member."""
         with self.broker.changed:
             group = self.group
             seat = next((each for each in group.seats.values() if each.member is to), None)
@@ -100,13 +100,13 @@ class Cluster:
             group.rules.changed()
 
     def lose(self, source: ScriptedSource, partitions: Sequence[Partition], to: ScriptedSource | None) -> None:
-        """Take partitions away from a member without a question; they are meant for another."""
+        """Take partitions from a member without a revocation, and plan them for another."""
         if to is not None:
             self.move(partitions, to)
         self.group.lose(source, *partitions)
 
     def another(self, than: ScriptedSource) -> ScriptedSource | None:
-        """The member that has the fewest partitions of the others that are there."""
+        """The member with the fewest partitions, of the others that run."""
         meant = [seat.member for seat in self.group.target.values()]
         able = [
             each
@@ -116,11 +116,11 @@ class Cluster:
         return min(able, key=meant.count) if able else None
 
     def of(self, source: ScriptedSource) -> list[Partition]:
-        """The member's partitions, as the broker sees them."""
+        """The partitions that the member owns, as the broker sees it."""
         return self.group.of(source)
 
     def moving(self) -> list[str]:
-        """Partitions that are not with who is meant to have them, as text."""
+        """Partitions whose owner is not the planned one, as text."""
         return [
             f"{partition} is on its way to {seat.member.name}"
             for partition, seat in sorted(self.group.target.items())
@@ -128,7 +128,7 @@ class Cluster:
         ]
 
     def behind(self) -> list[str]:
-        """Partitions of which not all is committed, as text."""
+        """Partitions with records above the committed offset, as text."""
         return [
             f"{partition}: committed {self.group.offset(partition) or 0} of {log.end}"
             for partition, log in sorted(self.broker.logs.items())
@@ -137,8 +137,8 @@ class Cluster:
 
 
 class ScriptedSource(MemoryPartitionedSource):
-    """A source for a user's app, in the place of one of Kafka's. It brings the machine of its process with it, and the
-    place where dead letters go."""
+    """The source of a user's app, in place of a KafkaSource. It brings the runtime of its process, and a sender of dead
+    letters."""
 
     def __init__(self, cluster: Cluster, process: Process) -> None:
         session_s = cluster.session_timeout_s
@@ -157,16 +157,16 @@ class ScriptedSource(MemoryPartitionedSource):
 
     @property
     def has_opened(self) -> bool:
-        """Whether its app has come so far: before, it waits for the store."""
+        """Whether its app has opened the source; before that it waits for the store."""
         return bool(self._topics)
 
     @property
     def stalled(self) -> bool:
-        """Whether its process stands still."""
+        """Whether its process is frozen."""
         return self.process.stalled_until > self._scheduler.now
 
     def dead_letters(self) -> DeadLetters:
-        """The world's."""
+        """A sender of dead letters into the world."""
         return _Letters(self._cluster, self.process)
 
     def open(
@@ -187,7 +187,7 @@ class ScriptedSource(MemoryPartitionedSource):
 
 
 class _Told:
-    """Hands on what the broker says, and puts it into the story."""
+    """A listener of rebalances that adds them to the story and passes them on."""
 
     def __init__(self, listener: RebalanceListener, name: str, say: Say) -> None:
         self._listener, self._name, self._say = listener, name, say
@@ -213,13 +213,13 @@ class _Told:
 
 
 class _Letters:
-    """Where dead letters of a member go. Any thread."""
+    """Sends dead letters of one member. Any thread."""
 
     def __init__(self, cluster: Cluster, process: Process) -> None:
         self._cluster, self._process = cluster, process
 
     def check(self, topics: Collection[str], deadline: Deadline) -> None:
-        """There is nothing to check."""
+        """Implements `DeadLetters.check`: there is nothing to check."""
 
     def send(self, letter: Letter, deadline: Deadline) -> None:  # noqa: ARG002 - as of DeadLetters
         """Implements `DeadLetters.send`."""
@@ -228,11 +228,11 @@ class _Letters:
             raise DeadLetterError("the broker does not take dead letters now: the test says so")
         if letter.topic in self._cluster.retry_topics:
             self._cluster.retry(letter, self._process.runtime.wall_ms())
-            self._process.runtime.sleep(0.001)  # its answer is under way
+            self._process.runtime.sleep(0.001)  # the way of the broker's answer
         self._cluster.letters(self._process.name, letter)
 
     def close(self, deadline: Deadline) -> None:
-        """There is nothing to give back."""
+        """Implements `DeadLetters.close`: there is nothing to close."""
 
 
 def _names(partitions: Sequence[Partition]) -> str:

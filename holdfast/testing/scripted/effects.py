@@ -1,4 +1,4 @@
-"""Effects: what users' handlers did, and in which call: a list that knows when and where each of its items came."""
+"""Effects: a list of what users' handlers did. It knows when each item was appended, and in which call of a handler."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from holdfast.dedup.keys import KeySpec
     from holdfast.testing.scripted.book import Call
 
-#: The call of a handler that is being made. Each thread, and each task of an event loop, has its own.
+#: The handler call that runs now, of each thread and of each task of an event loop.
 CALL: ContextVar[Call | None] = ContextVar("holdfast.testing.call", default=None)
 
 
 class Effect(NamedTuple):
-    """One item, when it came, and in which call; None = not in the call of a handler."""
+    """An item, the virtual time at which it was appended, and the handler call; None = outside of handlers."""
 
     item: object
     at_s: float
@@ -28,7 +28,7 @@ class Effect(NamedTuple):
 
 
 class Effects(list[Any]):
-    """Effects in the world: `charged.append(order_id)`. Made by `ScriptedWorld.effects`."""
+    """Effects of handlers on the world: `charged.append(order_id)`. Made by `ScriptedWorld.effects`."""
 
     def __init__(self, name: str, tell: Callable[[Effects, Effect], None], now: Callable[[], float]) -> None:
         super().__init__()
@@ -37,36 +37,36 @@ class Effects(list[Any]):
         self._effects: list[Effect] = []
 
     def append(self, item: object) -> None:
-        """Note an effect, now, of the handler that says so."""
+        """Add an effect of the handler call that runs now."""
         effect = Effect(item, self._now(), CALL.get())
         super().append(item)
         self._effects.append(effect)
         self._tell(self, effect)
 
     def extend(self, items: Iterable[object]) -> None:
-        """Each of them, as `append`."""
+        """Append each item."""
         for item in items:
             self.append(item)
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Remove all items."""
         super().clear()
         self._effects.clear()
 
 
 def effects_of(items: Sequence[object]) -> Sequence[Effect]:
-    """The effects, with what is known of each."""
+    """The items as effects. Items of a plain list have the time -1 and no call."""
     noted = items._effects if isinstance(items, Effects) else []  # noqa: SLF001 - of this file
     return noted if len(noted) == len(items) else [Effect(item, -1.0, None) for item in items]
 
 
 def name_of(items: object) -> str:
-    """The name of the effects in messages."""
+    """The name of the list in messages."""
     return items.name if isinstance(items, Effects) else "what was done"
 
 
 def what_of(item: object, by: KeySpec | None) -> str:
-    """Which piece of work an effect is: itself, or what `by` takes from it."""
+    """The name of the work of an effect: the item itself, or the field `by` of it."""
     if isinstance(item, Record):
         return key_of(item, by) if by is not None else f"{item.partition}@{item.offset}"
     if isinstance(by, str):
@@ -81,5 +81,5 @@ def what_of(item: object, by: KeySpec | None) -> str:
 
 
 def key_of(record: Record, by: KeySpec) -> str:
-    """The key of a record: a number and its digits are one."""
+    """The key of a record as text: a number and its digits are equal."""
     return resolve_key(by)(record)[2:]

@@ -1,4 +1,4 @@
-"""Member: one process of the user's program in a scripted world, and what a test does to it."""
+"""Member: one process of the user's program in a scripted world, and its faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.records import Partition
 from holdfast.testing.scripted.book import place
 from holdfast.testing.scripted.cluster import ScriptedSource
 from holdfast.testing.scripted.effects import CALL
-from holdfast.testing.tasks import NobodyWaits
+from holdfast.testing.tasks import WaitInHub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from holdfast.testing.scripted.cluster import Cluster
     from holdfast.testing.scripted.store import Store
 
-#: What makes an app of a source and a store of claims: production gives it a KafkaSource and RedisClaims.
+#: Makes an app from a source and a store of claims. In production these are a KafkaSource and RedisClaims.
 MakeApp: TypeAlias = "Callable[[Any, Any], Holdfast]"
 
 #: The longest value that a story shows.
 _SHOWN = 60
-#: How long after its end a supervisor starts a process again.
+#: A supervisor restarts a process so many seconds after its end.
 _RESTART_S = 1.0
 
 
 class World(Protocol):
-    """The world, as a member needs it: see `ScriptedWorld`."""
+    """The world (`ScriptedWorld`), as a member sees it."""
 
     cluster: Cluster
     book: Book
@@ -48,70 +48,70 @@ class World(Protocol):
 
     @property
     def now(self) -> float:
-        """Seconds since the world began."""
+        """Virtual seconds since the world began."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, in a task."""
+        """Sleep in a task."""
         ...
 
     def say(self, who: str, what: str, *, daily: bool = False) -> None:
-        """A line of the story."""
+        """Add a line to the story."""
         ...
 
     def topics_of(self, handler: Handler) -> None:
-        """Make those that are not there."""
+        """Make the handler's topics that do not exist."""
         ...
 
     def takes(self) -> tuple[float, float]:
-        """How long the next call of a handler takes before, and after."""
+        """Seconds that the next call of a handler takes before it runs, and after."""
         ...
 
 
 class Member:
-    """Made by `ScriptedWorld.member`. What is done to it counts at once; `world.run` lets time pass."""
+    """One process of your program. Made by `ScriptedWorld.member`. No method waits; `world.run` lets time pass."""
 
     def __init__(self, world: World, make_app: MakeApp, name: str, *, restart: bool) -> None:
         self.name = name
-        #: What its app has raised: it ended with that.
+        #: The error that its app ended with; None = it runs, or has ended well.
         self.error: Exception | None = None
         self._world, self._make_app, self._supervised = world, make_app, restart
         self._slow_s = 0.0
-        #: It was asked to stop: nobody starts it again.
+        #: Whether the test has stopped it: then the supervisor does not restart it.
         self._stopped = False
         self._start()
 
     # ---- what it is
     @property
     def alive(self) -> bool:
-        """Whether its process runs (or stands still)."""
+        """Whether its process runs, or is frozen."""
         return self.process.alive
 
     @property
     def partitions(self) -> list[Partition]:
-        """The member's partitions, as the broker sees them."""
+        """The partitions that it owns, as the broker sees it."""
         return self._world.cluster.of(self.source) if self.alive else []
 
     @property
     def handling(self) -> list[Record]:
-        """The records that the member's handlers have in their hands now."""
+        """The records in calls of its handlers that run now."""
         return [record for call in self._world.book.running(self.name) for record in call.records]
 
     # ---- processes
     def stop(self) -> None:
-        """SIGTERM: it drains, commits and leaves. Asked twice, it does not wait for handlers."""
+        """SIGTERM: it drains, commits and leaves. The second call does not wait for handlers."""
         self._say("is asked to stop" if not self._stopped else "is asked to stop at once")
         self._stopped = True
         self.app.stop()
 
     def crash(self) -> None:
-        """SIGKILL. The broker notices when the member's session is over."""
+        """SIGKILL. The broker notices when the member's session ends."""
         self._say("crashes")
         self._gone()
         self._world.cluster.silent(self.source)
 
     def restart(self) -> None:
-        """Another process is started in its place, after it has ended.
+        """Start a new process in its place, after it has ended.
 
         Raises:
             RuntimeError: it runs.
@@ -124,45 +124,55 @@ class Member:
         self._start()
 
     def stall(self, seconds: float) -> None:
-        """SIGSTOP: it stands still for so long, and knows nothing of it. Longer than its session, it is a zombie."""
+        """SIGSTOP: freeze the process for so many virtual seconds, unnoticed by itself. Beyond its session it is a
+        zombie."""
         self._say(f"stands still for {seconds:g} s")
         self.process.stall(seconds)
         self._world.cluster.silent(self.source)
 
     def zombie(self) -> None:
-        """Let the member stand still until its sessions, at the broker and at the store, are over and others have its
-        partitions. Then it goes on as if nothing had been."""
+        """Freeze the process until its sessions at the broker and at the store have ended and others have its
+        partitions. Then it goes on without noticing."""
         self.stall(2 * self._world.cluster.session_timeout_s + 10)
 
     def slow(self, seconds: float) -> None:
-        """From now on each call of its handlers takes so much longer; 0: as before."""
+        """From now on each call of its handlers takes so many seconds longer; 0 = as before."""
         self._say(f"its handlers take {seconds:g} s longer")
         self._slow_s = seconds
 
     # ---- partitions
     def revoke(self, topic: str | None = None, number: int | None = None, *, to: Member | None = None) -> None:
-        """The broker moves partitions to another member, `to` or the one that has the fewest; where there is no other,
-        to nobody. Without a number all of the topic, without a topic all that it has. They stay there until members
-        join or leave.
+        """Have the broker revoke partitions and assign them to `to`, or to the other member with the fewest. Without
+        another member no member gets them. The assignment lasts until members join or leave.
+
+        Args:
+            topic: None = all partitions that it owns.
+            number: of the partition; None = all of the topic that it owns.
+            to: the new owner.
 
         Raises:
-            ValueError: it does not have that partition.
+            ValueError: it does not own that partition.
         """
         for partition in self._own(topic, number):
             target = to.source if to is not None else self._world.cluster.another(self.source)
-            self._say(f"{partition} is revoked, and goes to {target.process.name if target else 'nobody'}")
+            self._say(f"{partition} is revoked, and goes to {target.process.name if target else 'no member'}")
             self._world.cluster.move([partition], target)
 
     def assign(self, topic: str, number: int) -> None:
-        """The broker gives it that partition; whoever has it gives it up first."""
+        """Have the broker assign that partition to this member; its owner gives it up first."""
         self._say(f"is to get {Partition(topic, number)}")
         self._world.cluster.move([Partition(topic, number)], self.source)
 
     def lose(self, topic: str | None = None, number: int | None = None) -> None:
-        """The broker gives partitions to another without asking it; it learns of it by its next poll.
+        """Have the broker give partitions to another member without a revocation; this member learns of it in its next
+        poll.
+
+        Args:
+            topic: None = all partitions that it owns.
+            number: of the partition; None = all of the topic that it owns.
 
         Raises:
-            ValueError: it does not have that partition.
+            ValueError: it does not own that partition.
         """
         partitions = self._own(topic, number)
         self._say(f"loses {', '.join(map(str, partitions))}")
@@ -176,11 +186,11 @@ class Member:
         claims = self._world.store.server.claims(self.process)
         try:
             app = self._make_app(self.source, claims)
-        except NobodyWaits as error:
+        except WaitInHub as error:
             raise TypeError("make_app is to return the Holdfast that it made; the world runs it") from error
         if not isinstance(app, Holdfast):
             raise TypeError(f"make_app is to return the Holdfast that it made, and not {app!r}")
-        if app._runtime is not self.process.runtime:  # noqa: SLF001 - nothing else tells
+        if app._runtime is not self.process.runtime:  # noqa: SLF001 - the app has no public attribute for it
             raise TypeError("make_app has to give its first argument to Holdfast as the source, and no runtime")
         if app._store is not claims and not isinstance(app._store, NoClaims):  # noqa: SLF001 - as above
             raise TypeError(
@@ -188,7 +198,7 @@ class Member:
                 "in the world's time no other store's leases would end"
             )
         self.app = app
-        for handler in app._routes.handlers:  # noqa: SLF001 - the one place where the world looks on
+        for handler in app._routes.handlers:  # noqa: SLF001 - the world wraps each handler here
             self._world.topics_of(handler)
         app._routes.change(self._watched)  # noqa: SLF001 - as above
         process = self.process
@@ -197,7 +207,7 @@ class Member:
     def _run(self, app: Holdfast) -> None:
         try:
             app.run(install_signal_handlers=False)
-        except Exception as error:  # noqa: BLE001 - told by `error`
+        except Exception as error:  # noqa: BLE001 - kept in `error`
             self.error = error
         if app is self.app:
             self._say("has left" if self.error is None else f"has ended with {words_of(self.error, repr)}")
@@ -207,7 +217,7 @@ class Member:
         if app is not self.app:
             return
         self._gone()
-        self._world.cluster.silent(self.source)  # it may have ended without leaving
+        self._world.cluster.silent(self.source)  # the app may have ended without leaving the group
         if self._supervised and not self._stopped:
             self._world.scheduler.at(self._world.scheduler.now + _RESTART_S, self._supervise)
 
@@ -272,7 +282,7 @@ class Member:
         except asyncio.CancelledError:
             self._end(call, "was cancelled")
             raise
-        except GreenletExit:  # its process is gone
+        except GreenletExit:  # its process has ended
             raise
         except BaseException as error:
             self._end(call, f"raised {words_of(error, repr)}")

@@ -1,4 +1,4 @@
-"""Promises: assertions that read as what users were promised, with messages that tell what broke them."""
+"""Promises: assertions on the README's promises. Their messages show the events that broke one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMED = 5
 
 
 class Promises:
-    """Each method raises AssertionError where its promise is broken. They let no time pass: `settle` first."""
+    """Each method raises AssertionError if its promise is broken. No method lets time pass: call `settle` first."""
 
     book: Book
     cluster: Cluster
@@ -38,18 +38,18 @@ class Promises:
     def assert_once(
         self, done: Sequence[object] | None = None, by: KeySpec | None = None, *, except_in_hand: bool = False
     ) -> None:
-        """Nothing was done twice.
+        """Assert that no work was done twice.
 
         Args:
-            done: what your handlers did, a list of anything, best one of `world.effects`. By default calls of handlers
-                that ended well.
-            by: what makes two of them the same: "order_id", say. By default each item is what it says itself; calls are
-                the same by the key of their handler, or else by the record's place.
-            except_in_hand: but for what a member had in its hands when it crashed, or was taken for dead: that may be
-                done again, says promise P3, unless the place where it is done refuses it.
+            done: the effects of your handlers: any list, best one of `world.effects`. By default calls of handlers that
+                ended well.
+            by: the field that makes two items the same work, such as "order_id". By default items are compared by their
+                text, and calls by their handler's key, or else by the record's partition and offset.
+            except_in_hand: allow a repetition of what a member had in hand when it crashed or was taken for dead.
+                Promise P3 allows that, unless the sink refuses it.
 
         Raises:
-            AssertionError: something was; or nothing was done at all, though there were records.
+            AssertionError: work was done twice; or there were records and no work was done.
         """
         __tracebackhide__ = True
         times: dict[tuple[str, str], list[Effect | Call]] = defaultdict(list)
@@ -77,15 +77,15 @@ class Promises:
             )
 
     def assert_nothing_lost(self, done: Sequence[object] | None = None, by: KeySpec | None = None) -> None:
-        """Each record that was sent was handled, or its copy was, or it is a dead letter.
+        """Assert that each record that was sent was handled, is a dead letter, or has the key of a record that was.
 
         Args:
-            done: what your handlers did: each record has to be among it. Without it each has to have been in a call
-                that ended well, which is not the same where a handler says that it is done when it is not.
-            by: what is asked of a record, and of an item of `done`, so that they meet: "order_id".
+            done: the effects of your handlers; each record must be among them. By default each record must have been in
+                a call that ended well, which does not find a handler that returns before its work is done.
+            by: the field that a record and an item of `done` have in common, such as "order_id".
 
         Raises:
-            AssertionError: one was lost; or it was sent to a topic that no member has a handler for.
+            AssertionError: a record was lost, or was sent to a topic without a handler.
             TypeError: `done` without `by`.
         """
         __tracebackhide__ = True
@@ -118,10 +118,10 @@ class Promises:
             raise self.told.failure("\n".join([said, *_most(lost)]), {line.split()[0].rstrip(":") for line in lost})
 
     def assert_order(self, within: Literal["key", "partition"] = "key") -> None:
-        """Records of one message key (or of one partition) were handled one after the other, as they were sent.
+        """Assert that records of one message key (or of one partition) were handled one after the other, as sent.
 
         Raises:
-            AssertionError: one began before an earlier one of its key was handled, or away as a dead letter.
+            AssertionError: a record began before an earlier one of its key had ended.
         """
         __tracebackhide__ = True
         lanes: dict[tuple[Partition, bytes | None], list[tuple[Handler, Record]]] = defaultdict(list)
@@ -141,16 +141,21 @@ class Promises:
                             f"the same {within}:\n  {place(record)}: {_when(first)}\n  {place(earlier)}: {_when(call)}",
                             {place(record), place(earlier)},
                         )
-                # Who was frozen in its midst ends it late: what counts is who has ended it first.
+                # A call in a frozen process may end late, after another member's: the first end counts.
                 well = min((call for call in calls if call.outcome == "done"), key=_end_of, default=None)
                 last = well or (calls[-1] if calls else None)
                 before = before if last is None else (record, last)
 
     def assert_committed(self, topic: str | None = None, number: int | None = None, offset: int | None = None) -> None:
-        """All that was sent is committed; or of one topic, or of one partition; or that very offset is.
+        """Assert that all records are committed: of all topics, of one topic, or of one partition.
+
+        Args:
+            topic: None = all topics.
+            number: of the partition; None = all partitions.
+            offset: the committed offset of that partition must be this one.
 
         Raises:
-            AssertionError: it is not.
+            AssertionError: records are not committed, or another offset is.
         """
         __tracebackhide__ = True
         if topic is not None and number is not None and offset is not None:
@@ -172,14 +177,14 @@ class Promises:
             )
 
     def assert_dead_lettered(self, *keys: object, by: KeySpec) -> None:
-        """Assert that these records went to the dead letters, and nothing else did; none: nothing did.
+        """Assert that the dead letters are exactly these records.
 
         Args:
-            keys: as `by` finds them in the records: `assert_dead_lettered(17, by="order_id")`.
-            by: what is asked of a record.
+            keys: the values of `by` in the records: `assert_dead_lettered(17, by="order_id")`. None: no dead letters.
+            by: the field of a record that names it.
 
         Raises:
-            AssertionError: others did.
+            AssertionError: the dead letters are others.
         """
         __tracebackhide__ = True
         found = sorted({_key(letter.record, by) for letter in self.book.letters})
@@ -189,7 +194,7 @@ class Promises:
 
     # ---- inside
     def _records(self) -> Iterator[tuple[Handler, Record]]:
-        """All that was sent to a topic that a member has a handler for, and who handles it."""
+        """All records in topics that a member has a handler for, each with that handler."""
         handlers = self._handlers()
         for partition, log in sorted(self.cluster.broker.logs.items()):
             handler = handlers(partition.topic)
@@ -197,11 +202,11 @@ class Promises:
                 continue
             for offset in log.offsets:
                 stored = log.records[offset]
-                yield handler, Record(partition, offset, stored.key, stored.value, stored.headers, -1, NOBODY)
+                yield handler, Record(partition, offset, stored.key, stored.value, stored.headers, -1, NO_OWNER)
 
     def _handlers(self) -> Callable[[str], Handler | None]:
         born_in = self.cluster.retry_topics
-        routes = [member.app._routes for member in self.members]  # noqa: SLF001 - the world looks on, as its members do
+        routes = [member.app._routes for member in self.members]  # noqa: SLF001 - as members do
         return lambda topic: next((found for each in routes if (found := each.find(born_in.get(topic, topic)))), None)
 
     def _own_calls(self, handler: Handler, record: Record) -> list[Call]:
@@ -209,17 +214,17 @@ class Promises:
         return [call for call in calls if any(place(each) == place(record) for each in call.records)]
 
 
-class _Nobody:
-    """The fence of a record that nobody has."""
+class _NoOwner:
+    """The fence of a record that no member owns."""
 
     epoch, session, cancelled = 0, "", False
 
     def overdue(self, record: Record) -> bool:  # noqa: ARG002 - as of `Fence`
-        """Nobody waits."""
+        """Always False: no timeout watches it."""
         return False
 
 
-NOBODY = _Nobody()
+NO_OWNER = _NoOwner()
 
 
 def _key(record: Record, by: KeySpec) -> str:
@@ -252,7 +257,7 @@ def _outcome(call: Call) -> str:
 
 
 def _told_by(done: Sequence[object] | None, groups: Iterable[Iterable[Effect | Call]]) -> set[str]:
-    """Words of the lines that tell of these."""
+    """Words of the story's lines about these effects or calls."""
     words = set()
     for one in chain.from_iterable(groups):
         call = one if isinstance(one, Call) else one.call

@@ -1,4 +1,4 @@
-"""simulate: a hundred worlds around the user's app, each with other faults at other times, from a seed."""
+"""simulate: many worlds around the user's app. A seed decides the faults of each world and their times."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What `simulate` does to members and servers.
+#: The faults of members and servers.
 Kind = Literal[
     "crash", "stop", "join", "stall", "revoke", "lose", "slow", "store silent", "store slow", "commits refused"
 ]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
-#: How many faults a world has at most, over how long, and how long they last at most.
+#: A world has at most so many faults, within so many seconds; each lasts at most so long.
 _FAULTS, _OVER_S, _LAST_S = 6, 30.0, 30.0
-#: The longest half of a call.
+#: The longest sleep before a handler runs, and after.
 _TAKES_S = 0.5
-#: How long it may take until all is done, after all that was done to it.
+#: A world must come to rest within so many virtual seconds.
 _SETTLE_S = 900.0
-#: How many worlds are tried to find a smaller one that fails.
+#: The most worlds that are played to find a smaller one that fails.
 _SMALLER = 60
 
 
 class Fault(NamedTuple):
-    """One thing that happens to a world."""
+    """One fault of a world."""
 
     at_s: float
     kind: Kind
-    #: Which of the members that live then, modulo their number.
+    #: Index of a member among those that run then, modulo their number.
     member: int
     for_s: float
 
@@ -46,10 +46,10 @@ class Fault(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One world."""
+    """One world as data."""
 
     seed: int
-    #: Each with the time at which it is sent.
+    #: (virtual second at which it is sent, record).
     records: Sequence[tuple[float, Record]]
     faults: Sequence[Fault]
     takes_s: float
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """The result of a search."""
+    """The result of `simulate`: worlds played, their virtual seconds, and calls of handlers."""
 
     worlds: int
     virtual_s: float
@@ -74,28 +74,28 @@ def simulate(
     check: Callable[[ScriptedWorld], object] | None = None,
     protocol: Literal["consumer", "cooperative", "eager"] = "consumer",
 ) -> Simulated:
-    """Play your app in so many worlds. In each, members crash and are started again, stand still, join and leave;
-    partitions move and are lost; the store is silent or slow; commits are refused; and each call of a handler takes
-    some time, before it does anything and after. The seed decides what happens when.
+    """Play your app in many worlds. Members crash and restart, freeze, join and leave; partitions move and are lost;
+    the store is silent or slow; commits are refused; each call of a handler sleeps before it runs and after. The seed
+    of a world decides its faults and their times.
 
-    In each world, when all has come to rest: `assert_nothing_lost()`, `assert_order()`, `assert_committed()` and
-    `assert_once(except_in_hand=True)`, and then `check`.
+    When a world is at rest, these are called: `assert_nothing_lost()`, `assert_once(except_in_hand=True)`,
+    `assert_order()`, `assert_committed()`, and then `check`.
 
     Args:
-        make_app: as of `ScriptedWorld.member`.
-        records: made with `make_record`: their topic, key, value and headers count.
-        seeds: how many worlds; or which: `seeds=[17]` plays that one again.
-        members: how many processes there are at the start.
-        begin: called with each world before anything happens in it: to empty what the last one has left.
-        check: called with each world when it has come to rest: your own assertions.
-        protocol: as of `ScriptedWorld`.
+        make_app: as in `ScriptedWorld.member`.
+        records: from `make_record`; their topic, key, value and headers are sent.
+        seeds: number of worlds (seeds 1, 2, ...), or the seeds themselves: `seeds=[17]` plays world 17 again.
+        members: number of processes at the start.
+        begin: called with each world before it starts, to reset what the last world has left.
+        check: called with each world at rest, for your own assertions.
+        protocol: as in `ScriptedWorld`.
 
     Returns:
-        What was searched.
+        What was played, in numbers.
 
     Raises:
-        AssertionError: a promise was broken. A smaller world that breaks it too is looked for; its story is told.
-        ValueError: there are no records.
+        AssertionError: an assertion failed. The message has the story of a smaller world that fails too, if one is
+        found. ValueError: there are no records.
     """
     __tracebackhide__ = True
     given, calls, virtual_s, worlds = list(records), 0, 0.0, 0
@@ -131,12 +131,12 @@ def simulate(
 
 def _drawn(seed: int, records: Sequence[Record]) -> Plan:
     chance = Random(f"{seed} plan")
-    # In the order in which they were given, some at once and some later.
+    # Records keep their order. About half are sent at once, the others at random times.
     times = sorted(chance.choice((0.0, chance.uniform(0.0, _OVER_S))) for _ in records)
     takes_s = chance.choice((0.0, 0.05, _TAKES_S))
     faults = [
         Fault(
-            # Any time; or while a record is likely to be handled, which is when most harm is done.
+            # A random time, or shortly after a record is sent: a fault during a call does most harm.
             chance.choice((chance.uniform(0.0, _OVER_S), chance.choice(times) + chance.uniform(0.0, 2 * takes_s))),
             chance.choice(_KINDS),
             chance.randrange(100),
@@ -206,9 +206,9 @@ def _befalls(world: ScriptedWorld, fault: Fault, member: Member) -> None:
 
 def _again(world: ScriptedWorld, member: Member, process: Process) -> None:
     if member.process is not process:
-        return  # it was stopped twice, and started again after the other time
+        return  # an earlier fault has restarted it already
     if member.alive:
-        world.after(1.0, lambda: _again(world, member, process))  # it still drains
+        world.after(1.0, lambda: _again(world, member, process))  # it drains still
     else:
         member.restart()
 
@@ -216,7 +216,7 @@ def _again(world: ScriptedWorld, member: Member, process: Process) -> None:
 def _smaller(
     plan: Plan, error: AssertionError, failure: Callable[[Plan], AssertionError | None]
 ) -> tuple[Plan, AssertionError]:
-    """Leave out faults, halves of the records, then single ones, as long as what is left fails."""
+    """Leave out faults, then records, as long as the world still fails."""
     tries = _SMALLER
 
     def fails(less: Plan) -> bool:
@@ -234,11 +234,11 @@ def _smaller(
 
 
 def thin(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> None:
-    """Leave out halves, quarters, and so on, down to single ones, as long as what is left fails.
+    """Leave out halves of the items, then quarters, down to single items, as long as the rest still fails.
 
     Args:
-        items: what there is.
-        fails: tries some of them, and keeps them if they still fail. Says no once it has tried often enough.
+        items: of a world that fails.
+        fails: plays a world with some of the items, and keeps it if it fails. Returns False when its plays are used up.
     """
     size = max(1, len(items) // 2)
     while items:

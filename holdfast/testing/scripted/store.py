@@ -1,4 +1,4 @@
-"""The store of a scripted world, in a test's words."""
+"""Store: the store of a scripted world, with faults for tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """The Redis of a scripted world: what goes wrong with it. Nothing here waits; `world.run` lets time pass."""
+    """The Redis of a scripted world: its faults. No method waits; `world.run` lets time pass."""
 
     def __init__(self, scheduler: Scheduler, broker: MemoryBroker, say: Say, forgot: Callable[[], None]) -> None:
         self._scheduler, self._broker, self._say, self._forgot = scheduler, broker, say, forgot
@@ -30,24 +30,24 @@ class Store:
         self._forgotten: set[str] = set()
 
     def silent(self, for_s: float, *, hears: bool = False) -> None:
-        """Give no answer for so long. `hears`: what the store is told counts all the same."""
+        """Answer nothing for `for_s` virtual seconds. With `hears`, calls arrive and are applied all the same."""
         self._say("test", f"the store gives no answer for {for_s:g} s{', though it hears' if hears else ''}")
         self.server.network.go_silent(hears=hears)
         self._later(for_s, "the store answers again", self.server.network.speak)
 
     def refuses(self, for_s: float) -> None:
-        """Refuse our credentials for so long."""
+        """Refuse credentials for `for_s` virtual seconds."""
         self._say("test", f"the store refuses credentials for {for_s:g} s")
         self.server.network.refuse()
         self._later(for_s, "the store takes credentials again", lambda: self.server.network.refuse(""))
 
     def slow(self, up_to_s: float) -> None:
-        """From now on each call, and each answer, takes up to so long. 0: as before."""
+        """From now on each call, and each answer, takes up to so many seconds; 0 = as before."""
         self._say("test", f"the store is up to {up_to_s:g} s away")
         self.server.network.slow(up_to_s)
 
     def empty(self) -> None:
-        """Lose everything, as a Redis does that is restarted without persistence."""
+        """Lose all data, as a Redis does that restarts without persistence."""
         self._say("test", "the store loses all that it knew")
         self._forgot()
         self._forgotten |= self.server.state.sessions.keys()
@@ -55,12 +55,12 @@ class Store:
 
     # ---- Sight
     def alive(self, session: str) -> bool:
-        """Whether that session lives. One that was never heard of does: it is of an app without claims."""
+        """Whether that session lives. An unknown session does: it belongs to an app without claims."""
         state = self.server.state
         return session not in self._forgotten and (session not in state.sessions or state.alive(session))
 
     def done(self, work: Work, record: Record) -> bool:
-        """Whether it knows of the end of that work."""
+        """Whether that work is done, as the store has it."""
         if work.scope:
             return self.server.is_finished(ClaimKey(*work))
         partition = record.partition
@@ -71,7 +71,7 @@ class Store:
         self._times = mine = self._times + 1
 
         def then() -> None:
-            if mine == self._times:  # else another fault has begun meanwhile, which has an end of its own
+            if mine == self._times:  # else a later fault has begun, with an end of its own
                 self._say("test", what)
                 call()
 

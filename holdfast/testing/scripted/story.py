@@ -1,4 +1,4 @@
-"""Story: what happened in a scripted world, as a person can read it."""
+"""Story: the events of a scripted world, as lines for people."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-#: So many lines a failure shows in full; of a longer story it shows what is about its subject, and what the test did.
+#: A failure shows a story of up to so many lines in full. Of a longer one it shows the lines about its subject, and
+#: those that are not daily.
 _LINES = 60
 
 
 class Line(NamedTuple):
-    """One thing that happened."""
+    """One event."""
 
     at_s: float
     who: str
     what: str
-    #: What members do all the time: shown where it is about what is told, or where all is.
+    #: An everyday event of a member: shown if it is about the failure's subject, or if the whole story is shown.
     daily: bool = False
 
     def __str__(self) -> str:
@@ -25,26 +26,26 @@ class Line(NamedTuple):
 
 
 class Story:
-    """Lines, in the order of time."""
+    """The lines of a world, in the order of time."""
 
     def __init__(self, seed: int, now: Callable[[], float]) -> None:
         self._seed, self._now = seed, now
         self.lines: list[Line] = []
 
     def add(self, who: str, what: str, *, daily: bool = False) -> None:
-        """Tell something that happened now."""
+        """Add an event that happens now."""
         self.lines.append(Line(self._now(), who, what, daily))
 
     def whole(self) -> str:
-        """All of it."""
+        """All lines."""
         return "\n".join(map(str, self.lines))
 
     def failure(self, said: str, about: Collection[str] = ()) -> AssertionError:
         """The error that a test fails with.
 
         Args:
-            said: what is broken.
-            about: words of the lines that tell how.
+            said: which assertion failed.
+            about: words; lines that contain one of them are shown.
         """
         lines = self._of(about)
         left_out = len(self.lines) - len(lines)

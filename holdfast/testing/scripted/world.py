@@ -1,4 +1,4 @@
-"""ScriptedWorld: START HERE. A broker, a store and time, all simulated, around the user's own app."""
+"""ScriptedWorld, START HERE: a simulated broker, a simulated store and virtual time around the user's own app."""
 
 from __future__ import annotations
 
@@ -32,26 +32,27 @@ if TYPE_CHECKING:
     from holdfast.testing.scripted.effects import Effect
     from holdfast.testing.scripted.member import MakeApp
 
-#: How often it is looked whether the world has come to rest, and for how long it has to be at rest.
+#: Time between looks whether the world is at rest; and for how long it must be at rest.
 _LOOK_S, _REST_S = 0.25, 2.0
 
 
 class ScriptedWorld(Promises):
-    """The world of the fixture `world`. One test's, in one thread; `close` ends it, as leaving a `with` does.
+    """The world of the fixture `world`, for one test in one thread. `close` ends it, as the end of a `with` does.
 
-    Time in it is virtual: an hour of waiting costs milliseconds, and the same test gives the same run each time. A
-    handler takes no time, unless it says `world.sleep(seconds)`, or `await asyncio.sleep(seconds)` in a coroutine.
+    Time is virtual: an hour of waiting costs milliseconds, and a test runs the same each time. A handler takes no time,
+    unless it calls `world.sleep(seconds)`, or awaits `asyncio.sleep(seconds)` in a coroutine.
 
     Args:
-        seed: decides who goes first where several could: another seed is another interleaving.
-        protocol: "consumer", "cooperative": partitions that stay keep being handled while others move. "eager": all are
-            given up.
-        partitions: how many a topic has that nobody has made with `topic`.
-        session_timeout_s: for how long the broker waits for a member that is silent.
-        jitter: False: threads that are woken go on at once, in that order: a smaller story of what fails all the same.
+        seed: decides the order of threads that could run at the same time. Another seed is another interleaving.
+        protocol: "consumer" and "cooperative": a member keeps handling the partitions that stay while others move.
+            "eager": a member gives up all partitions.
+        partitions: of a topic that the test has not made with `topic`.
+        session_timeout_s: the broker removes a member that is silent for so many virtual seconds.
+        jitter: False = woken threads go on at once, in the order of waking. The story of a failure that does not need
+            jitter is shorter so.
 
     Raises:
-        RuntimeError: made inside of an event loop that runs: let the test be a plain function.
+        RuntimeError: made inside a running event loop: write the test as a plain function.
         ValueError: no such protocol.
     """
 
@@ -67,13 +68,13 @@ class ScriptedWorld(Promises):
         if protocol not in get_args(Rebalancing):
             raise ValueError(f"protocol={protocol!r}: use one of {', '.join(get_args(Rebalancing))}")
         self.seed = seed
-        #: For this package.
+        #: Used inside this package only.
         self.scheduler = Scheduler(seed, jitter=jitter)
         self._began_at = self.scheduler.now
         self.told = Story(seed, lambda: self.now)
         self.cluster = Cluster(self.scheduler, self.say, protocol=protocol, session_timeout_s=session_timeout_s)
         self.cluster.letters = self._lettered
-        #: What goes wrong with the store: `world.store.silent(30)`.
+        #: The store and its faults: `world.store.silent(30)`.
         self.store = Store(self.scheduler, self.cluster.broker, self.say, lambda: self.book.forgot())  # noqa: PLW0108
         self.book = Book(GROUP, self.store)
         self.book.born_in = self.cluster.retry_topics
@@ -88,12 +89,12 @@ class ScriptedWorld(Promises):
     # ---- what there is
     @property
     def now(self) -> float:
-        """Seconds since the world began."""
+        """Virtual seconds since the world began."""
         return self.scheduler.now - self._began_at
 
     @property
     def story(self) -> str:
-        """All that has happened, a line each: `print(world.story)`."""
+        """All events until now, one line each: `print(world.story)`."""
         return self.told.whole()
 
     @property
@@ -102,11 +103,11 @@ class ScriptedWorld(Promises):
         return self.book.letters
 
     def committed(self, topic: str, number: int) -> int | None:
-        """The group's offset: the next one to read."""
+        """The group's committed offset (the next offset to read); None = none."""
         return self.cluster.group.offset(Partition(topic, number))
 
     def topic(self, name: str, partitions: int) -> None:
-        """Make a topic, or add partitions to it."""
+        """Make a topic with so many partitions, or add partitions to it."""
         self.cluster.broker.create(name, partitions)
 
     def produce(
@@ -117,20 +118,20 @@ class ScriptedWorld(Promises):
         partition: int | None = None,
         headers: Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]] = (),
     ) -> None:
-        """Send records, now. Those of one key go to one partition, those without one in turn.
+        """Send records now. Records of one key go to one partition; records without a key go to the partitions in turn.
 
         Args:
-            topic: made if it is not there.
-            values: one record each, written as `make_record` writes them: everything but bytes and text as JSON.
-            key: of each of them.
-            partition: where they go instead.
-            headers: of each of them.
+            topic: is made if it does not exist.
+            values: one record each, encoded as `make_record` does: any value but bytes and text becomes JSON.
+            key: of each record.
+            partition: of each record, instead of the key's.
+            headers: of each record.
         """
         for value in values:
             self.send(make_record(value, topic=topic, key=key, headers=headers), partition)
 
     def send(self, record: Record, partition: int | None = None) -> None:
-        """Send one that was made with `make_record`: its topic, key, value and headers count, its place does not."""
+        """Send a record from `make_record`. Its topic, key, value and headers are sent; its offset is not used."""
         have = self._ensure(record.topic)
         if partition is None:
             partition = next(self._round) % have if record.key is None else zlib.crc32(record.key) % have
@@ -145,10 +146,10 @@ class ScriptedWorld(Promises):
         """Start a process of your program.
 
         Args:
-            make_app: called with a source and a store of claims; it gives both to the `Holdfast` that it returns. What
-                it raises is raised here.
+            make_app: called with a source and a store of claims, which it passes to the `Holdfast` that it returns. Its
+                errors are raised here.
             name: for the story; by default a, b, c, ...
-            restart: a supervisor starts it again when it has ended by an error.
+            restart: True = a supervisor restarts it after it ends with an error.
         """
         number = len(self.members)
         name = name or (chr(ord("a") + number) if number < 26 else f"m{number}")
@@ -157,16 +158,16 @@ class ScriptedWorld(Promises):
         return made
 
     def effects(self, name: str) -> Effects:
-        """A list for what your handlers do: `charged.append(order_id)`. It notes when, and in which call of a handler,
-        so that messages can say it. Any list does for assertions."""
+        """A list for the effects of your handlers: `charged.append(order_id)`. It notes the time and the handler call
+        of each item, for messages. Assertions take any list."""
         return Effects(name, self._done, lambda: self.now)
 
     # ---- time
     def sleep(self, seconds: float) -> None:
-        """Sleep in a handler, in the place of `time.sleep`, which lets no time pass in here.
+        """Sleep in a handler for so many virtual seconds. `time.sleep` would let no virtual time pass.
 
         Raises:
-            RuntimeError: called by the test itself, which lets time pass by `run`.
+            RuntimeError: called by the test itself; use `run` there.
         """
         current = self.scheduler.current
         if current is None:
@@ -174,7 +175,7 @@ class ScriptedWorld(Promises):
         current.process.runtime.sleep(seconds)
 
     def after(self, seconds: float, call: Callable[[], object]) -> None:
-        """Have something done when so many seconds have passed: `world.after(3, a.crash)`."""
+        """Run a call after so many virtual seconds: `world.after(3, a.crash)`."""
         self._due += 1
 
         def then() -> None:
@@ -186,16 +187,17 @@ class ScriptedWorld(Promises):
     def run(
         self, for_s: float | None = None, *, until: Callable[[], object] | None = None, within_s: float = 600.0
     ) -> None:
-        """Let the world go on: for so many seconds, or until something is so: `world.run(until=lambda: a.handling)`.
+        """Let time pass: for so many seconds, or until a condition is true: `world.run(until=lambda: a.handling)`.
 
         Args:
             for_s: virtual seconds.
-            until: asked after each step.
-            within_s: how long it may take until it is so.
+            until: the condition, asked before each step.
+            within_s: virtual seconds within which it must become true.
 
         Raises:
-            AssertionError: it is not so in time; or a thread has raised what nobody caught.
-            RuntimeError: called inside of an event loop.
+            AssertionError: the condition is not true in time, or a thread ended with an error.
+            RuntimeError: called inside an event loop.
+            TypeError: neither or both of `for_s` and `until`.
         """
         __tracebackhide__ = True
         if (for_s is None) == (until is None):
@@ -204,11 +206,11 @@ class ScriptedWorld(Promises):
             raise self.told.failure(f"after {within_s:g} s that was not so which was waited for")
 
     def settle(self, within_s: float = 600.0) -> None:
-        """Let the world go on until all is handled and committed, and nobody has anything left to do.
+        """Let time pass until all records are handled and committed, all moves are done, and no member is frozen.
 
         Raises:
-            AssertionError: it does not come to rest in time; the message says what is left.
-            RuntimeError: called inside of an event loop.
+            AssertionError: the world is not at rest within `within_s` virtual seconds; the message says what is left.
+            RuntimeError: called inside an event loop.
         """
         __tracebackhide__ = True
         self._rests_since = None
@@ -218,27 +220,27 @@ class ScriptedWorld(Promises):
             raise self.told.failure(f"the world does not come to rest: {'; '.join(self._left()) or 'no member runs'}")
 
     def handlers_take(self, up_to_s: float) -> None:
-        """From now on each call of a handler takes so long at most, by chance, before it does anything and after: so
-        that whatever happens may also happen in its midst."""
+        """From now on each call of a handler sleeps up to so many seconds, by chance, before it runs and after. So
+        faults also strike in the middle of calls."""
         self._takes_s = up_to_s
 
     # ---- what goes wrong; see also Member and `store`
     def refuse_commits(self, topic: str, number: int, times: int = 1) -> None:
-        """The broker does not take the next commits of a partition."""
+        """Have the broker refuse the next commits of a partition."""
         self.say("broker", f"takes no commit of {topic}-{number}, {times} times")
         self.cluster.refuse(Partition(topic, number), times)
 
     def refuse_dead_letters(self, *, refuse: bool = True) -> None:
-        """The broker takes no dead letters; until `refuse=False`."""
+        """Have the broker refuse dead letters, until a call with `refuse=False`."""
         self.say("broker", f"takes {'no' if refuse else 'the'} dead letters")
         self.cluster.letters_refused = refuse
 
     def reset(self, topic: str, number: int, offset: int = 0) -> None:
-        """Somebody sets the group's offset, as `kafka-consumer-groups --reset-offsets` does. What was done from
-        there on does not count any more: it is to be done again.
+        """Set the group's offset, as `kafka-consumer-groups --reset-offsets` does. Records from there on are to be
+        handled again, and their earlier calls do not count in assertions.
 
         Raises:
-            RuntimeError: members run; Kafka refuses it, too.
+            RuntimeError: the group has members; Kafka refuses that as well.
         """
         if not self.cluster.group.reset(Partition(topic, number), offset):
             names = ", ".join(member.name for member in self.members if member.source in self.cluster.group.members)
@@ -247,7 +249,7 @@ class ScriptedWorld(Promises):
         self.book.replayed(Partition(topic, number), offset)
 
     def close(self) -> None:
-        """The world is over: whatever runs in it ends now."""
+        """End the world and all that runs in it."""
         self.scheduler.end()
 
     def __enter__(self) -> Self:
@@ -260,12 +262,12 @@ class ScriptedWorld(Promises):
 
     # ---- for this package
     def say(self, who: str, what: str, *, daily: bool = False) -> None:
-        """A line of the story."""
+        """Add a line to the story."""
         if not self.scheduler.over:
             self.told.add(who, what, daily=daily)
 
     def topics_of(self, handler: Handler) -> None:
-        """Make those that are not there."""
+        """Make the handler's topics that do not exist."""
         for topic in handler.topics:
             if not topic.startswith("^"):
                 self._ensure(topic)
@@ -274,7 +276,7 @@ class ScriptedWorld(Promises):
             self._ensure(step.topic)
 
     def takes(self) -> tuple[float, float]:
-        """How long the next call of a handler takes before, and after."""
+        """Seconds that the next call of a handler takes before it runs, and after."""
         if not self._takes_s:
             return 0.0, 0.0
         return self._chance.random() * self._takes_s, self._chance.random() * self._takes_s
@@ -313,7 +315,7 @@ class ScriptedWorld(Promises):
         return self._rests_since is not None and self.now - self._rests_since >= _REST_S
 
     def _left(self) -> list[str]:
-        """The work that is left."""
+        """Reasons why the world is not at rest, as text."""
         left = [
             f"{member.name} has ended with {words_of(member.error, repr)}" for member in self.members if member.error
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast import Settings
-from holdfast.plugin.engine.record.settling import StoreExchange
+from holdfast.plugin.engine.steps import StoreExchange
 from holdfast.testing import ScriptedWorld
 from tests.simulation.test_scripted import app_of
 
@@ -22,7 +22,7 @@ def test_marks_go_with_what_handlers_end_and_not_alone(monkeypatch: pytest.Monke
     ask = StoreExchange.ask
 
     def noted(turn: StoreExchange, claims: Sequence[Claim]) -> Sequence[Verdict]:
-        trips.append("marks alone" if not turn._finishing and not claims else "more")
+        trips.append("marks alone" if not turn.finishing and not claims else "more")
         return ask(turn, claims)
 
     monkeypatch.setattr(StoreExchange, "ask", noted)

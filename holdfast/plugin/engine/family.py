@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.engine.record.host import Marking
-    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.observe.snapshot import SourceFigures
     from holdfast.plugin.ports import Batch, End
@@ -105,7 +104,7 @@ class Family(Protocol):
         has no dead letter topic leaves the last time to the broker too."""
         ...
 
-    def admit(self, records: Sequence[Record]) -> Iterator[tuple[Owner, Sequence[Record]]]:
+    def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
         """Which of the records that one poll brought are to be handled here, and under whose ownership, in their order.
 
         Each step of the iteration looks at what the ones before have entered.
@@ -124,8 +123,11 @@ class Family(Protocol):
         """Mark, or acknowledge. Raises StoreUnavailable too: then all of them may be settled again."""
         ...
 
-    def build_marks(self, entries: Sequence[Entry]) -> Sequence[Marking] | None:
-        """Tell what `settle` says to the store; None: the source has another way."""
+    def marked(
+        self, owner: Ownership, entries: Sequence[Entry], ranges: Sequence[range], fenced: frozenset[int]
+    ) -> None:
+        """The store has taken note of these entries and their offsets, but for those that it has refused: another
+        member has taken the partition over. Of a family that goes by positions."""
         ...
 
     def given_up(self, entry: Entry) -> None:

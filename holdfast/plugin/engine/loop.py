@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.engine.host import EngineHost
 from holdfast.plugin.engine.lifecycle import Lifecycle
 from holdfast.plugin.engine.parts import make_parts
 from holdfast.plugin.engine.record.dispatch import Dispatch
@@ -66,7 +65,6 @@ class Engine:
         letter_hooks: Sequence[LetterHook] = (),
         resources: Resources | None = None,
     ) -> None:
-        host = EngineHost()
         self.parts = parts = make_parts(
             store=store,
             routes=routes,
@@ -76,13 +74,12 @@ class Engine:
             group=group,
             audit=audit,
             runtime=runtime,
-            host=host,
             home=home,
             around=around,
             letter_hooks=letter_hooks,
         )
         self.family = family(parts, self)
-        host.bind(parts, self.family)
+        parts.work_for(self.family)
         self.snapshots = Snapshots(parts, self.family.figures)
         self._steps = Steps(parts, self.family)
         self._dispatch = Dispatch(

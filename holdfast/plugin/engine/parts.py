@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import ClaimStore
     from holdfast.plugin.audit.settings import Audit
+    from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.coroutines import Home
-    from holdfast.plugin.engine.record.host import Host
     from holdfast.plugin.engine.record.letter_hooks import LetterHook
     from holdfast.plugin.events import Event
     from holdfast.plugin.handlers import Routes
@@ -68,6 +68,10 @@ class Parts:
     letter_hooks: LetterHooks
     sessions: Sessions
 
+    def work_for(self, family: Family) -> None:
+        """Connect them with the family, which is made of them. Once, before the first turn."""
+        self.outcomes.family = self.sessions.family = family
+
 
 def make_parts(
     *,
@@ -79,12 +83,11 @@ def make_parts(
     group: str,
     audit: Audit | None,
     runtime: Runtime,
-    host: Host,
     home: Home | None = None,
     around: Around | None = None,
     letter_hooks: Sequence[LetterHook] = (),
 ) -> Parts:
-    """Put them together. Nothing is asked of the host before it has what this returns."""
+    """Put them together."""
     timers, meter, stopping = Timers(runtime), Meter(runtime), Stopping()
     recorder = Recorder()
     if audit is not None:
@@ -102,8 +105,8 @@ def make_parts(
     hooks = LetterHooks(
         letter_hooks, coroutines=workers.coroutines, runtime=runtime, name=f"holdfast-{group}-letters", tell=tell
     )
-    claiming = Claiming(lanes, timers, owed, host.skipped, runtime.random)
-    settling = Settling(host.settle_with_source, host.build_marks, claiming, unacked, host.taken_over)
+    settling = Settling(recorder, unacked)
+    claiming = Claiming(lanes, timers, owed, settling.skip, runtime.random)
     outcomes = Outcomes(
         runtime=runtime,
         lanes=lanes,
@@ -113,7 +116,8 @@ def make_parts(
         settling=settling,
         owed=owed,
         recorder=recorder,
-        host=host,
+        intake=intake,
+        retry_topics=routes.retry_topics,
         letters=letters,
         hung_stop=settings.on_handler_timeout == "stop",
         group=group,
@@ -133,7 +137,6 @@ def make_parts(
         workers=workers,
         stopping=stopping,
         tell=tell,
-        host=host,
     )
     hung = Hung(
         settings=settings,

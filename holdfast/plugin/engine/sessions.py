@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.dedup.claims import ClaimSession, ClaimStore
+    from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.record.claiming import Claiming
-    from holdfast.plugin.engine.record.host import Host
     from holdfast.plugin.engine.record.settling import Settling
     from holdfast.plugin.engine.record.workers import Workers
     from holdfast.plugin.engine.stopping import Stopping
@@ -34,6 +34,9 @@ _WIND_UP_S = 1.0
 class Sessions:
     """One thread, the one that runs the app."""
 
+    #: Set before the first turn, as that of `Outcomes`.
+    family: Family
+
     def __init__(
         self,
         *,
@@ -48,9 +51,8 @@ class Sessions:
         workers: Workers,
         stopping: Stopping,
         tell: Callable[[Event], None],
-        host: Host,
     ) -> None:
-        self._clock, self._outage, self._calls, self._tell, self._host = runtime, outage, calls, tell, host
+        self._clock, self._outage, self._calls, self._tell = runtime, outage, calls, tell
         self._owed, self._claiming, self._settling, self._workers = owed, claiming, settling, workers
         self._stopping = stopping
         self.store = self._opened(store) if open_when_down else store
@@ -78,7 +80,7 @@ class Sessions:
 
     def begin(self) -> None:
         """Raises StoreUnavailable, StoreRefused."""
-        lease_s = min(self._host.lease_s or _LEASE_S, _LEASE_S)
+        lease_s = min(self.family.lease_s or _LEASE_S, _LEASE_S)
         session = self.store.begin(lease_s)
         self.others_mark = Deadline(lease_s if self._cut_off else 0.0, self._clock)
         self._cut_off = False
@@ -103,7 +105,7 @@ class Sessions:
             return
         self._wind_up = Deadline(_WIND_UP_S, self._clock)
         self._tell(SessionLost(session=session.id, running=self._workers.outstanding))
-        self._host.fence_all()
+        self.family.session_lost()
         self._owed.forget(session)
 
     def tend(self) -> None:

@@ -4,24 +4,57 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.errors import SourceError
+from holdfast.dedup.claims import Verdict
+from holdfast.errors import SourceError, StoreError
 from holdfast.plugin.engine.record.admission import Admission
+from holdfast.plugin.engine.record.settling import by_owner
 from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.ports import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Claim, Verdict
+    from holdfast.dedup.claims import Claim, ClaimSession, Turned
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.parts import Parts
-    from holdfast.plugin.engine.record.settling import StoreExchange
+    from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.settling import Done
     from holdfast.plugin.ports import Batch
 
 #: How late a mark may be: a loop waits no longer while something is in the process, and of round trips that only tell
 #: what has ended there is one in that time, where there is room. One costs as much as the rest of a record's way, where
 #: records come one by one.
 LATE_S = 0.005
+
+
+class StoreExchange:
+    """One round trip to the store: keys of what has ended, positions of what has its key finished, keys to ask for."""
+
+    def __init__(
+        self,
+        session: ClaimSession,
+        finishing: Sequence[Entry],
+        settling: Sequence[Entry],
+        done: Sequence[Done],
+        *,
+        whole: bool,
+    ) -> None:
+        self.session = session
+        self.finishing, self.settling = finishing, settling
+        #: What is settled, by partition.
+        self.done = done
+        #: Nothing remains queued.
+        self.whole = whole
+        #: None: there was no answer.
+        self.replies: Turned | None = None
+
+    def ask(self, claims: Sequence[Claim]) -> Sequence[Verdict]:
+        """Make it, and ask for these keys too. Raises StoreUnavailable: no answer, or none for the keys."""
+        marks = [each.owner.mark(each.ranges) for each in self.done]
+        self.replies = replies = self.session.turn(_claims(self.finishing), marks, claims)
+        if isinstance(replies.claimed, StoreError):
+            raise replies.claimed
+        return replies.claimed
 
 
 class Steps:
@@ -79,7 +112,7 @@ class Steps:
             with parts.outage.asking():
                 answers = parts.meter.store_calls.answers
                 try:
-                    parts.settling.step(parts.settings.mark_batch)
+                    self._settle_all(parts.settings.mark_batch)
                     if parts.meter.store_calls.answers > answers:  # a leased source alone says nothing of the store
                         parts.outage.answered()
                 except SourceError as error:
@@ -91,9 +124,9 @@ class Steps:
         self.more_to_say = False
         if self._may_wait():
             return
-        while (turn := self._gather()) is not None:
-            self._say(turn)
-            if turn.whole:
+        while (trip := self._gather()) is not None:
+            self._say(trip)
+            if trip.whole:
                 return
         self.settle()
         self.claim()
@@ -117,31 +150,79 @@ class Steps:
         return False
 
     def _gather(self) -> StoreExchange | None:
-        parts = self._parts
-        session = parts.sessions.session
-        if session is None or not parts.settling.waiting or not parts.outage.may_ask:
+        """Gather what goes to the store. None: nothing, or not all of it is this session's, or the source is told of it
+        without the store."""
+        parts, settling, session = self._parts, self._parts.settling, self._parts.sessions.session
+        if session is None or not settling.waiting or not parts.outage.may_ask or not self._family.by_position:
             return None
-        return parts.settling.turn(session, parts.unacked.at_most)
+        finishing, settled = settling.to_finish(parts.unacked.at_most), settling.to_settle(parts.unacked.at_most)
+        done = by_owner(settled)
+        owners = {*(each.owner for each in done), *(entry.owner for entry in finishing)}
+        if any(owner.session_ is not session for owner in owners):
+            return None
+        whole = len(finishing) + len(settled) == settling.entries
+        return StoreExchange(session, finishing, settled, done, whole=whole)
 
-    def _say(self, turn: StoreExchange) -> None:
+    def _say(self, trip: StoreExchange) -> None:
         """Make that round trip. It asks for keys where it is the last of them: what has ended goes first."""
         parts, claiming = self._parts, self._parts.claiming
         began = parts.runtime.now()
         with parts.outage.asking():
             live, asked = True, False
             try:
-                if turn.whole and claiming.wanted:
-                    live = self._ask_for_keys(turn.ask)
+                if trip.whole and claiming.wanted:
+                    live = self._ask_for_keys(trip.ask)
                     asked = claiming.asked
                 if not asked:
-                    turn.ask(())
+                    trip.ask(())
             finally:
-                turn.end()
+                if trip.replies is not None:  # else all of it is asked again
+                    self._answered(trip, trip.replies)
             parts.outage.answered()
             self.more_to_say = bool(parts.settling.waiting)
             self.trip_s = parts.runtime.now() - began
             if not live:
                 parts.sessions.lost()
+
+    def _answered(self, trip: StoreExchange, replies: Turned) -> None:
+        """Go by the answers about what had ended. Raises StoreUnavailable: one of them is missing."""
+        if not isinstance(replies.fenced, StoreError):
+            for done, fenced in zip(trip.done, replies.fenced, strict=True):
+                self._family.marked(*done, fenced)
+            self._parts.settling.settled(trip.settling)
+        if not isinstance(replies.finished, StoreError):
+            self._finished(trip.finishing, replies.finished)
+        for reply in (replies.finished, replies.fenced):
+            if isinstance(reply, StoreError):
+                raise reply
+
+    def _settle_all(self, at_most: int) -> None:
+        """Finish, then mark, until nothing waits. Raises StoreUnavailable: the rest is asked again in a later step."""
+        settling = self._parts.settling
+        while settling.entries:
+            if finishing := settling.to_finish(at_most):
+                session = finishing[0].owner.session_
+                batch = [entry for entry in finishing if entry.owner.session_ is session]
+                self._finished(batch, session.finish(_claims(batch)))
+            if settled := settling.to_settle(at_most):
+                self._family.settle(settled)
+                settling.settled(settled)
+
+    def _finished(self, batch: Sequence[Entry], verdicts: Sequence[Verdict]) -> None:
+        """The store has answered for their keys."""
+        parts = self._parts
+        done: list[Entry] = []
+        parts.settling.finished(batch)
+        for entry, verdict in parts.claiming.each(batch, verdicts, Verdict.DONE):
+            entry.held = False
+            parts.claiming.free(entry)
+            parts.unacked.leave(entry)
+            if verdict is Verdict.FENCED:
+                parts.settling.leaves(entry)
+                parts.outcomes.taken_over(entry)
+            else:
+                done.append(entry)
+        parts.settling.keys_done(done)
 
     def claim(self) -> None:
         """Ask the store for the keys of what came."""
@@ -159,3 +240,7 @@ class Steps:
         """False = the session is fenced."""
         self._parts.owed.pay()  # a claim that is being given back may not be asked for
         return self._parts.claiming.step(ask, self._parts.settings.poll_batch)
+
+
+def _claims(entries: Sequence[Entry]) -> list[Claim]:
+    return [claim for entry in entries for claim in entry.asked_for]

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
-from holdfast.plugin.engine.host import EngineHost
 from holdfast.plugin.engine.lifecycle import Lifecycle
 from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.engine.parts import make_parts
@@ -72,7 +71,6 @@ class Driven:
         audit: Audit | None = None,
         runtime: Runtime = MACHINE,
     ) -> None:
-        host = EngineHost()
         self.parts = parts = make_parts(
             store=store,
             routes=routes,
@@ -83,10 +81,9 @@ class Driven:
             group=source.group,
             audit=audit,
             runtime=runtime,
-            host=host,
         )
         self.family = Partitioned(parts, self, source)
-        host.bind(parts, self.family)
+        parts.work_for(self.family)
         self.snapshots = Snapshots(parts, self.family.figures)
         self._steps = Steps(parts, self.family)
         self._lifecycle = Lifecycle(parts, self.family, self.snapshots, self)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.records import Partition
 
 
@@ -22,7 +22,7 @@ class HandedOut:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[Partition, dict[Owner, deque[Entry]]] = {}
+        self._entries: dict[Partition, dict[Ownership, deque[Entry]]] = {}
         #: Records, and their bytes; and how often something was taken out.
         self.records = self.bytes = self.drops = 0
 
@@ -78,7 +78,7 @@ class HandedOut:
                 found.append(entry)
         return found
 
-    def take_from(self, owner: Owner, offset: int) -> list[Entry]:
+    def take_from(self, owner: Ownership, offset: int) -> list[Entry]:
         """Take out all of that ownership at or above the offset."""
         entries = self._entries.get(owner.partition, {}).get(owner)
         if not entries:
@@ -119,7 +119,7 @@ class HandedOut:
         self.bytes -= entry.size
         self.drops += 1
 
-    def _tidy(self, owner: Owner) -> None:
+    def _tidy(self, owner: Ownership) -> None:
         by_owner = self._entries[owner.partition]
         if not by_owner[owner]:
             del by_owner[owner]

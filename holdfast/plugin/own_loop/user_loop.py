@@ -5,7 +5,7 @@ A partition's records are given in their order, whether or not the ones before h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.dedup.offset_set import OffsetSet
 from holdfast.plugin.audit.schema import Outcome
@@ -234,7 +234,7 @@ class UserLoop:
         parts.recorder.ended(entry, Outcome.HANDLED)
         parts.settling.ended(entry)
         if self.passed:
-            self._pass_over(cast("Ownership", entry.owner), entry.records[-1].offset)  # made in `Partitioned.admit`
+            self._pass_over(entry.owner, entry.records[-1].offset)
 
     def _pass_over(self, owner: Ownership, offset: int) -> None:
         """Something behind what was passed over has ended, or all below that offset."""

@@ -43,16 +43,16 @@ RULES = (
     ),
     Broken(
         name="mark-what-was-read",
-        file="plugin/engine/partition/marks.py",
-        rule="owner.ledger.watermark_with(done), offsets,",
-        instead="owner.ledger.next, offsets,",
+        file="plugin/engine/partition/ownership.py",
+        rule="self.ledger.watermark_with(done), offsets,",
+        instead="self.ledger.next, offsets,",
         breaks="P1: the position in the store counts records as done that are not",
     ),
     Broken(
         name="settle-before-the-mark",
-        file="plugin/engine/record/settling.py",
-        rule="                self._settle(batch)\n                self.settled(batch)\n",
-        instead="                self.settled(batch)\n                self._settle(batch)\n",
+        file="plugin/engine/steps.py",
+        rule="                self._family.settle(settled)\n                settling.settled(settled)\n",
+        instead="                settling.settled(settled)\n                self._family.settle(settled)\n",
         breaks="progress: what had no answer is never marked",
     ),
     Broken(
@@ -64,7 +64,7 @@ RULES = (
     ),
     Broken(
         name="fenced-finish-counts",
-        file="plugin/engine/record/settling.py",
+        file="plugin/engine/steps.py",
         rule="            if verdict is Verdict.FENCED:",
         instead="            if verdict is Verdict.BUSY:",
         breaks="P4: a record is done by who was taken over",
@@ -72,8 +72,8 @@ RULES = (
     Broken(
         name="fenced-mark-counts",
         file="plugin/engine/partition/partitioned.py",
-        rule="        for span in done if not fenced else ():",
-        instead="        for span in done:",
+        rule="        for span in ranges if not fenced else ():",
+        instead="        for span in ranges:",
         breaks="P4: a zombie's ledger goes on",
     ),
     Broken(
@@ -85,19 +85,19 @@ RULES = (
     ),
     Broken(
         name="committed-before-the-mark",
-        file="plugin/engine/partition/marks.py",
-        rule="    marks = [_mark(owner, done) for owner, done in zip(owners, ranges, strict=True)]\n",
-        instead="    marks = [_mark(owner, done) for owner, done in zip(owners, ranges, strict=True)]\n"
-        "    for owner, done in zip(owners, ranges, strict=True):\n"
+        file="plugin/engine/partition/ownership.py",
+        rule="        return Mark(self.name, self.store_epoch, self.ledger.watermark_with(done), offsets, self.is_gone)\n",
+        instead="        watermark = self.ledger.watermark_with(done)\n"
         "        for span in done:\n"
-        "            owner.ledger.settle_all(span)\n",
+        "            self.ledger.settle_all(span)\n"
+        "        return Mark(self.name, self.store_epoch, watermark, offsets, self.is_gone)\n",
         breaks="P2: while the store gives no answer, the group's offsets pass what it does not know as done",
     ),
     Broken(
         name="nothing-is-marked",
-        file="plugin/engine/record/settling.py",
-        rule="        marks = [mark for each in self._marking for mark in each.marks]\n",
-        instead="        marks = [mark._replace(offsets=(), watermark=0) for each in self._marking for mark in each.marks]\n",
+        file="plugin/engine/steps.py",
+        rule="        marks = [each.owner.mark(each.ranges) for each in self.done]\n",
+        instead="        marks = [each.owner.mark(each.ranges)._replace(offsets=(), watermark=0) for each in self.done]\n",
         breaks="P2: what is committed is not known as done to the store",
     ),
     Broken(
@@ -475,8 +475,8 @@ RULES = (
     ),
     Broken(
         name="a-skip-wakes-nobody",
-        file="plugin/engine/host.py",
-        rule="        parts.lanes.wake(entry.lane)  # it ends without coming back from a worker: who waits behind it may start now\n",
+        file="plugin/engine/record/claiming.py",
+        rule="        self._lanes.wake(entry.lane)  # it ends without coming back from a worker: who waits behind it may start now\n",
         instead="",
         breaks="progress: a lane stands still behind a duplicate",
     ),

@@ -86,8 +86,9 @@ def _is_heard(engine: Engine | Driven) -> bool:
 
 
 def _left(owner: Ownership) -> bool:
-    started = sum(len(entry.unacked) for entry in owner.entries.values())
-    return started < sum(entry.count for entry in owner.entries.values())
+    started: int = sum(len(entry.unacked) for entry in owner.entries.values())
+    records: int = sum(entry.count for entry in owner.entries.values())
+    return started < records
 
 
 def _drains(engine: Engine | Driven) -> bool:

@@ -14,7 +14,7 @@ from holdfast.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping
 
-    from holdfast.plugin.engine.record.owner import Owner
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.ports import PartitionedSource
     from holdfast.records import Partition
     from holdfast.timing import Clock
@@ -53,7 +53,7 @@ class Backlog:
         self._look_at, self._wait_s = self._clock.now(), _FIRST_S
         self._outdated = self._asked
 
-    def look(self, owners: Collection[Owner], came: Container[Partition]) -> None:
+    def look(self, owners: Collection[Ownership], came: Container[Partition]) -> None:
         """Ask, if it is time, and take the answer when it is there. Never waits: marks and polls would wait with it.
 
         Args:

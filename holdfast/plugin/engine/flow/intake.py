@@ -17,8 +17,8 @@ from holdfast.plugin.ports import Batch
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.ports import PartitionedSource
     from holdfast.plugin.settings import Settings
     from holdfast.records import Partition
@@ -80,7 +80,7 @@ class Intake:
         self.climb.begin(now, self.admitted, self.admitted - self.records, self.pace.of_late_per_s)
         self.pace.begin()
 
-    def took_over(self, owners: Iterable[Owner]) -> None:
+    def took_over(self, owners: Iterable[Ownership]) -> None:
         """Apply the ramp to partitions that may begin now, and that somebody had before."""
         if not self.climb.over:
             self.new_partitions.add(owners)
@@ -210,7 +210,7 @@ class Intake:
         self,
         source: PartitionedSource,
         assigned: Collection[Partition],
-        owners: Mapping[Partition, Owner],
+        owners: Mapping[Partition, Ownership],
         *,
         stopped: bool,
     ) -> Collection[Partition]:
@@ -228,7 +228,7 @@ class Intake:
         self._paused = wanted
         return resume
 
-    def _has_enough(self, owner: Owner, *, tight: bool, stopped: bool) -> bool:
+    def _has_enough(self, owner: Ownership, *, tight: bool, stopped: bool) -> bool:
         """Whether a partition that may deliver is to deliver no more for now."""
         paused = owner.partition in self._paused
         if owner.partition in self.held or self.new_partitions.too_many(owner, paused=paused):

@@ -23,7 +23,7 @@ from holdfast.plugin.ports import Batch
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from holdfast.plugin.engine.record.owner import Owner
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.ports import End
     from holdfast.records import Partition, Record
 
@@ -36,7 +36,7 @@ class _Queue:
 
     __slots__ = ("begun", "end", "owner", "records", "size")
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Ownership) -> None:
         self.owner = owner
         self.records: deque[Record] = deque()
         self.size = 0
@@ -69,7 +69,7 @@ class NewPartitions:
     def __len__(self) -> int:
         return len(self._queues)
 
-    def add(self, owners: Iterable[Owner]) -> None:
+    def add(self, owners: Iterable[Ownership]) -> None:
         """From now on their records wait for their turn."""
         for owner in owners:
             self.drop([owner.partition])
@@ -91,7 +91,7 @@ class NewPartitions:
         if (queue := self._queues.get(partition)) is not None:
             self._clear(queue)
 
-    def too_many(self, owner: Owner, *, paused: bool) -> bool:
+    def too_many(self, owner: Ownership, *, paused: bool) -> bool:
         """Whether so much of it waits that its client should deliver no more; once paused, until half has gone on."""
         queue = self._queues.get(owner.partition)
         if queue is None or not queue.records:

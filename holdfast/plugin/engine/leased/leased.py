@@ -171,9 +171,10 @@ class Leased:
         """There is no position, so the message's identity is claimed."""
         return key_text(self.source.identity(record))
 
-    def build_marks(self, entries: Sequence[Entry]) -> None:  # noqa: ARG002 - as of Family
-        """Say nothing to the store: `settle` acknowledges to the broker."""
-        return
+    def marked(
+        self, owner: Ownership, entries: Sequence[Entry], ranges: Sequence[range], fenced: frozenset[int]
+    ) -> None:
+        """There are no positions: `settle` acknowledges to the broker."""
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Acknowledge. A record whose lease had ended comes again, and its claim says that it is done."""

@@ -7,8 +7,10 @@ where epochs begin anew. Marks and tokens carry the bare epoch (`Ownership.store
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from holdfast.dedup.claims import Mark
+from holdfast.dedup.offset_set import Runs
 from holdfast.errors import StateError
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.runtime import MACHINE
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.dedup.claims import Acquired, ClaimSession
-    from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.engine.record.owner import Starting
     from holdfast.records import Partition, Record
     from holdfast.runtime import Runtime
 
@@ -36,6 +36,14 @@ class Phase(IntEnum):
 
 
 _OWNED = Phase.OWNED
+
+
+class Starting(Protocol):
+    """An entry as the start gate sees it."""
+
+    #: How many of its records have started, and how many there are.
+    started: int
+    count: int
 
 
 class Look(NamedTuple):
@@ -116,8 +124,8 @@ class Ownership:
         self.ledger = Ledger(0)  # of no meaning before `own`
         #: Offsets that former owners may still be working on.
         self.waiting: set[int] = set()
-        #: What was polled and is not settled, by offset.
-        self.entries: dict[int, Entry] = {}
+        #: What was polled and is not settled, by offset: each an `Entry`, whose module imports this one.
+        self.entries: dict[int, Any] = {}
         #: What was listed as in hand when it was let go.
         self.handed_over: frozenset[int] = frozenset()
         #: Offsets whose handlers run for longer than they may.
@@ -209,6 +217,11 @@ class Ownership:
     def next_offset(self) -> int:
         """The first offset that has not come yet; of no meaning before it is owned."""
         return self.ledger.next
+
+    def mark(self, done: Sequence[range]) -> Mark:
+        """The mark that tells the store of these offsets. Args: done: open ones, as `joined` gives them."""
+        offsets = done[0] if len(done) == 1 else Runs(done)
+        return Mark(self.name, self.store_epoch, self.ledger.watermark_with(done), offsets, self.is_gone)
 
     def own(self, ledger: Ledger) -> None:
         """The ledger is right: records may start as soon as the client stands where the ledger begins.

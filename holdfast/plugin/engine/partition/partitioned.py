@@ -14,12 +14,12 @@ from holdfast.plugin.engine.flow.backlog import Backlog
 from holdfast.plugin.engine.partition.delays import Delays
 from holdfast.plugin.engine.partition.far_ahead import FarAhead
 from holdfast.plugin.engine.partition.log_checks import LogChecks
-from holdfast.plugin.engine.partition.marks import build_marks
 from holdfast.plugin.engine.partition.owners import Owners
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.partition.rebalance import Rebalance
 from holdfast.plugin.engine.partition.takeover import may_pass
 from holdfast.plugin.engine.record.entry import EntryState
+from holdfast.plugin.engine.record.settling import by_owner
 from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
 from holdfast.plugin.engine.record.wait_reasons import OTHERS, lowest
 from holdfast.plugin.events import SourceTrouble
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.family import Loop
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.engine.record.host import Marking
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.observe.snapshot import OpenRecord
     from holdfast.plugin.ports import Batch, End, PartitionedSource
@@ -184,12 +183,30 @@ class Partitioned:
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Mark positions. Raises StoreUnavailable: all of them may be marked again."""
-        for each in self.build_marks(entries):
-            each.on_marked(each.session.mark(each.marks))
+        done = by_owner(entries)
+        for session in dict.fromkeys(each.owner.session_ for each in done):
+            of_session = [each for each in done if each.owner.session_ is session]
+            replies = session.mark([each.owner.mark(each.ranges) for each in of_session])
+            for each, fenced in zip(of_session, replies, strict=True):
+                self.marked(*each, fenced)
 
-    def build_marks(self, entries: Sequence[Entry]) -> Sequence[Marking]:
-        """Tell what `settle` says to the store."""
-        return build_marks(entries, self._on_marked)
+    def marked(
+        self, owner: Ownership, entries: Sequence[Entry], ranges: Sequence[range], fenced: frozenset[int]
+    ) -> None:
+        """The store has taken note of them; where it has refused some, another member has taken over behind our back:
+        the partition is taken over anew, as if it had been lost."""
+        self.ours.refused_marks += len(fenced)
+        before = owner.ledger.watermark
+        for span in ranges if not fenced else ():
+            owner.ledger.settle_all(span)
+        if owner.ledger.watermark != before:
+            owner.moved_at = self._parts.runtime.now()
+        for entry in entries:
+            owner.entries.pop(entry.record.offset, None)
+            entry.state = EntryState.GONE
+            self._parts.intake.left(entry)
+        if fenced and owner.phase is Phase.OWNED:
+            self.ours.retake(owner)
 
     def given_up(self, entry: Entry) -> None:
         """Nothing to do: the next owner reads it again."""
@@ -300,22 +317,6 @@ class Partitioned:
         entry = owner.entries[min(owner.entries)]
         found = lowest(entry, parts.runtime.now(), since=owner.moved_at, given_at=parts.workers.given_at)
         return self._far_ahead.noted(partition, found)
-
-    def _on_marked(
-        self, owner: Ownership, entries: Sequence[Entry], done: Sequence[range], fenced: frozenset[int]
-    ) -> None:
-        self.ours.refused_marks += len(fenced)
-        before = owner.ledger.watermark
-        for span in done if not fenced else ():
-            owner.ledger.settle_all(span)
-        if owner.ledger.watermark != before:
-            owner.moved_at = self._parts.runtime.now()
-        for entry in entries:
-            owner.entries.pop(entry.record.offset, None)
-            entry.state = EntryState.GONE
-            self._parts.intake.left(entry)
-        if fenced and owner.phase is Phase.OWNED:
-            self.ours.retake(owner)  # somebody has taken over behind our back: as if the partition had been lost
 
     def _look_at_ramp(self) -> None:
         intake, backlog = self._parts.intake, self._backlog

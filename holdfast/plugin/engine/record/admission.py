@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from holdfast.errors import RecordUnreadable
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.flow.intake import Intake
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.claiming import Claiming
     from holdfast.plugin.engine.record.lanes import Lanes
-    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.engine.record.unacked import Unacked
     from holdfast.plugin.engine.record.workers import Workers
     from holdfast.plugin.handlers import Handler, Routes
@@ -94,7 +94,7 @@ class Admission:
             if self._fault(record) is not None:  # also of one that is not to be handled here
                 del self._unreadable[record.partition, record.offset]
 
-    def _admit(self, records: Sequence[Record], owner: Owner, topic: str, now: float, polled: int) -> None:
+    def _admit(self, records: Sequence[Record], owner: Ownership, topic: str, now: float, polled: int) -> None:
         """Admit records of one partition, born in one topic. `polled`: how many came in all."""
         handler = self._routes.find(topic) or self._family.unroutable(topic)
         if handler is None:
@@ -112,7 +112,7 @@ class Admission:
                 self._enter(entry, self._lane(record, handler))
 
     def _admit_to(
-        self, handler: Handler, records: Sequence[Record], owner: Owner, topic: str, *, now: float, polled: int
+        self, handler: Handler, records: Sequence[Record], owner: Ownership, topic: str, *, now: float, polled: int
     ) -> None:
         # A record that a former owner may be working on, a coroutine that is likely to wait: each is one record's
         # matter. So is a batch that may hang: what was given up has to be told from what goes on.
@@ -148,7 +148,7 @@ class Admission:
         self._claiming.want(entry)
 
     def _in_runs(
-        self, records: Sequence[Record], owner: Owner, topic: str, handler: Handler, *, now: float, at_most: int
+        self, records: Sequence[Record], owner: Ownership, topic: str, handler: Handler, *, now: float, at_most: int
     ) -> None:
         """Runs whose lane has all their keys. Who finds its key in another lane stands behind it there; and a record
         without its business key stands alone."""
@@ -197,7 +197,7 @@ class Admission:
                 self._enter(Entry(record, owner, handler, claim, now), key)
         end()
 
-    def _claims_of(self, owner: Owner, topic: str, handler: Handler) -> ClaimOf:
+    def _claims_of(self, owner: Ownership, topic: str, handler: Handler) -> ClaimOf:
         """Return a function that gives a record its claim; or why it cannot be handled; or neither: it is protected by
         its position.
 
@@ -225,10 +225,10 @@ class Admission:
 
         return claim_of
 
-    def _identity(self, record: Record, owner: Owner) -> str | None:
+    def _identity(self, record: Record, owner: Ownership) -> str | None:
         return None if record.offset < owner.again else self._family.default_key(record)
 
-    def _entry(self, record: Record, owner: Owner, handler: Handler, claim_of: ClaimOf, now: float) -> Entry:
+    def _entry(self, record: Record, owner: Ownership, handler: Handler, claim_of: ClaimOf, now: float) -> Entry:
         claim, error = claim_of(record)
         entry = Entry(record, owner, handler, claim, now)
         if error is not None:

@@ -32,7 +32,11 @@ _PARKED = RuntimeError("busy")
 
 
 class Claiming:
-    """The claims of one app. One thread."""
+    """The claims of one app. One thread.
+
+    Args:
+        skip: takes a record whose key is done.
+    """
 
     def __init__(
         self, lanes: Lanes, timers: Timers, owed: Owed, skip: Callable[[Entry], None], chance: Random = MACHINE.random
@@ -75,7 +79,7 @@ class Claiming:
         """One call for all keys that are wanted. False = the session is fenced.
 
         Args:
-            ask: the session's `claim`, or a `Turn`'s.
+            ask: the session's `claim`, or `StoreExchange.ask`.
             at_most: records of one call.
 
         Raises StoreUnavailable: nothing is known then; all of them are asked for again in a later step.
@@ -203,10 +207,13 @@ class Claiming:
             del self._holders[key]
             for other in self._waiters.pop(key, ()):
                 if other.state is EntryState.BUSY:
-                    self._go_on_behind(other)
-                    self._skip(other)
+                    self._skipped(other)
+        self._skipped(entry)
+
+    def _skipped(self, entry: Entry) -> None:
         self._go_on_behind(entry)
         self._skip(entry)
+        self._lanes.wake(entry.lane)  # it ends without coming back from a worker: who waits behind it may start now
 
     def _park(self, entry: Entry) -> None:
         """Followers of a parked entry give their claims back, or two members would wait for each other for ever."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from holdfast.dedup.claims import Claim
-    from holdfast.plugin.engine.record.owner import Owner
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Record
@@ -96,7 +96,7 @@ class Entry:
     keys: Sequence[Hashable] = ()
     lane: Lane
 
-    def __init__(self, record: Record, owner: Owner, handler: Handler, claim: Claim | None, since: float) -> None:
+    def __init__(self, record: Record, owner: Ownership, handler: Handler, claim: Claim | None, since: float) -> None:
         #: Its first, and all of them.
         self.record = record
         self.records: Sequence[Record] = (record,)
@@ -112,7 +112,7 @@ class Entry:
     def run(
         cls,
         records: Sequence[Record],
-        owner: Owner,
+        owner: Ownership,
         handler: Handler,
         since: float,
         claims: Sequence[Claim] = (),

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
+    from holdfast.plugin.engine.family import Family
+    from holdfast.plugin.engine.flow.intake import Intake
     from holdfast.plugin.engine.record.claiming import Claiming
     from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.engine.record.host import Host
     from holdfast.plugin.engine.record.lanes import Lanes
     from holdfast.plugin.engine.record.recorder import Recorder
     from holdfast.plugin.engine.record.settling import Settling
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.timers import Timers
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import DeadLetters
+    from holdfast.plugin.retrying.retry_topics import RetryTopics
     from holdfast.runtime import Runtime
 
 #: How long one dead letter may take before it counts as failed and is sent again after a wait.
@@ -60,6 +62,9 @@ class _Alike:
 class Outcomes:
     """Decides, for each entry that comes back from the workers. One thread."""
 
+    #: Set before the first turn: it is made of the engine's parts, and this is one of them.
+    family: Family
+
     def __init__(
         self,
         *,
@@ -71,7 +76,8 @@ class Outcomes:
         settling: Settling,
         owed: Owed,
         recorder: Recorder,
-        host: Host,
+        intake: Intake,
+        retry_topics: RetryTopics,
         letters: DeadLetters | None,
         hung_stop: bool,
         group: str,
@@ -80,10 +86,10 @@ class Outcomes:
         stop: Callable[[Exception], None],
     ) -> None:
         self._lanes, self._timers, self._workers = lanes, timers, workers
-        self._claiming, self._settling, self._owed, self._forget = claiming, settling, owed, host.forget
+        self._claiming, self._settling, self._owed, self._intake = claiming, settling, owed, intake
         self._letters, self._group, self._tell, self._stop = letters, group, tell, stop
-        self._hung_stop, self._retry_topic_of, self._born_in = hung_stop, host.retry_topic_of, host.born_in
-        self._recorder, self._letter_sent, self._before = recorder, letter_sent, host.attempts_before
+        self._hung_stop, self._retry_topics = hung_stop, retry_topics
+        self._recorder, self._letter_sent = recorder, letter_sent
         self._failures = Failures()
         self._chance = runtime.random
         self.brakes = Brakes(runtime, timers, again=self._retry, tell=tell, stop=stop)
@@ -166,6 +172,15 @@ class Outcomes:
             self._owed.release(owner.session_, Token(owner.name, offset, owner.store_epoch))
         self._forget(entry)
 
+    def taken_over(self, entry: Entry) -> None:
+        """The store refused to finish its key: another session runs, or has run, a record with that key."""
+        if entry.owner.is_owned:
+            entry.state = EntryState.CLAIM
+            self._lanes.put_back(entry)
+            self._claiming.want(entry)
+        else:
+            self.leave_to_others(entry)
+
     def gave_up(self, entry: Entry, error: HandlerHung, *, letter: bool) -> None:
         """Give up an entry whose handler may still run: it is waited for no more. Without a letter it stays in hand."""
         entry.attempt += 1
@@ -201,6 +216,22 @@ class Outcomes:
             self._tell_failed(alike.first, summary_of(alike.error), alike.wait_s, alike.records)
 
     # ---- inside
+    def _forget(self, entry: Entry) -> None:
+        """An entry leaves without being settled."""
+        entry.owner.entries.pop(entry.record.offset, None)
+        self._intake.left(entry)
+        self.family.given_up(entry)
+
+    def _before(self, entry: Entry) -> int:
+        """How often a record that comes of a retry topic was tried before."""
+        return self._retry_topics.attempts_before(entry.record.topic)
+
+    def _retry_topic_of(self, entry: Entry) -> str | None:
+        """Where a record that has failed here goes to come again: a retry topic, or back to the broker; None: it is
+        not."""
+        topic = self._retry_topics.following.get(entry.record.topic)
+        return topic or self.family.retry_topic_of(entry.record, has_letters=entry.handler.dead_letter is not None)
+
     def _failed(self, entry: Entry, error: Exception) -> None:
         entry.attempt += 1
         entry.started = 0
@@ -256,7 +287,7 @@ class Outcomes:
             reason=error,
             attempts=self._before(entry) + entry.attempt,
             group=self._group,
-            born_in=self._born_in(record),
+            born_in=self.family.born_in(record),
         )
         self._send(entry, letter)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.engine.family import Family
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.engine.timers import Timers
     from holdfast.plugin.events import Event
     from holdfast.plugin.observe.snapshot import PartitionFigures
@@ -51,16 +51,16 @@ class Recorder:
     def ended(self, entry: Entry, outcome: Outcome) -> None:
         """All records of an entry have ended so."""
 
-    def skipped(self, owner: Owner, offset: int) -> None:
+    def skipped(self, owner: Ownership, offset: int) -> None:
         """A record that is done, by its position."""
 
-    def absent(self, owner: Owner, offsets: range) -> None:
+    def absent(self, owner: Ownership, offsets: range) -> None:
         """The source has gone past these without delivering any."""
 
-    def expired(self, owner: Owner, offsets: range) -> None:
+    def expired(self, owner: Ownership, offsets: range) -> None:
         """The log has deleted these before anybody read them."""
 
-    def client_skipped(self, owner: Owner, offsets: range) -> None:
+    def client_skipped(self, owner: Ownership, offsets: range) -> None:
         """The client had gone past these records, and has given them after all."""
 
     def acquired(self, places: Sequence[AuditPartition], trigger: str) -> None:
@@ -121,19 +121,19 @@ class EngineRecorder(Recorder):
         offsets = (range(offset, offset + 1),) if entry.count == 1 else entry.ranges
         self._add(owner, outcome, offsets, (entry.began_ms or now, now), keys)
 
-    def skipped(self, owner: Owner, offset: int) -> None:
+    def skipped(self, owner: Ownership, offset: int) -> None:
         """See `Recorder`."""
         self._one(owner, range(offset, offset + 1), Outcome.SKIPPED_POSITION)
 
-    def absent(self, owner: Owner, offsets: range) -> None:
+    def absent(self, owner: Ownership, offsets: range) -> None:
         """See `Recorder`."""
         self._one(owner, offsets, Outcome.ABSENT)
 
-    def expired(self, owner: Owner, offsets: range) -> None:
+    def expired(self, owner: Ownership, offsets: range) -> None:
         """See `Recorder`."""
         self._one(owner, offsets, Outcome.EXPIRED)
 
-    def client_skipped(self, owner: Owner, offsets: range) -> None:
+    def client_skipped(self, owner: Ownership, offsets: range) -> None:
         """See `Recorder`."""
         self._one(owner, offsets, Outcome.CLIENT_SKIPPED)
 

@@ -201,6 +201,8 @@ class Reports:
         #: What was told since something began to go.
         self._reports: list[RebalanceReport] = []
         self._overran: Counter[Partition] = Counter()
+        #: Runs that went on when their ownership had ended.
+        self._outlived: list[Run] = []
         #: What sessions had that were lost, of which a report has to follow.
         self._lost: list[tuple[Partition, ...]] = []
         #: Records that came, and those of them that were started, by place; and duplicates as they are reported.
@@ -276,6 +278,8 @@ class Reports:
         before, overran = self._runs(had), self._overran.copy()
         self._reports.clear()
         yield
+        run = self._runs(had)
+        self._outlived += run
         if engine is None or engine.parts.stopping.error is not None:
             return
         found = [report for report in self._reports if report.trigger == trigger]
@@ -286,10 +290,9 @@ class Reports:
             if report.given != tuple(sorted(had)):
                 self._broken(f"a report of {_names(report.given)} that went, where {_names(sorted(had))} did")
             told = sum((self._overran - overran)[each] for each in had)
-            if report.abandoned != told or report.abandoned < len(self._runs(had)):
+            if report.abandoned != told or report.abandoned < len(run):
                 self._broken(
-                    f"{report.abandoned} records are reported as abandoned; {told} were told of, "
-                    f"{len(self._runs(had))} run"
+                    f"{report.abandoned} records are reported as abandoned; {told} were told of, {len(run)} run"
                 )
             if report.drained < 0 or report.drained + report.abandoned < len(before):
                 self._broken(
@@ -302,14 +305,16 @@ class Reports:
         engine = self._member.engine
         return {} if engine is None else getattr(engine.family, "owners", {})
 
-    def _runs(self, had: Mapping[Partition, tuple[str, int]]) -> Sequence[Run]:
-        """The runs of these ownerships. All sessions that are open without a store have one name."""
+    def _runs(self, had: Mapping[Partition, tuple[str, int]]) -> list[Run]:
+        """The runs of these ownerships, without those that outlived an earlier one: all of one session's have epoch 0
+        while a store is open without an answer."""
         stage, member = self._member.stage, self._member.name
         return [
             run
             for partition, (session, epoch) in had.items()
             for run in stage.judges.in_log[stage.log(partition)]
             if (run.member, run.session, run.epoch) == (member, session, epoch) and not run.given_up
+            if not any(run is each for each in self._outlived)
         ]
 
     def _broken(self, what: str) -> None:

@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-#: Where the pages are, in the repository and in the sdist. Once the site has an address, that: a test asks for it.
+#: The folder of the pages, in the repository and in the sdist. Replace it by the site's address once there is one: a
+#: test checks that.
 _PAGES = "docs/"
 
 
@@ -66,7 +67,7 @@ class HoldfastError(Exception):
 
     #: Whether the same call may succeed later without a change.
     retriable: ClassVar[bool] = False
-    #: The page that explains what happened, and what to do; "" = the message says all.
+    #: The page that explains the error and its remedy; "" = the message says all.
     page: ClassVar[str] = ""
 
     def __init__(self, *args: object) -> None:
@@ -84,7 +85,10 @@ class SettingError(HoldfastError, ValueError):
     """A setting that cannot work: names the field, its value and the remedy. Raised at construction.
 
     Args:
-        origin: where the value stands, if that is not the program: "environment", or a file's name.
+        field: the setting's name.
+        value: its value, shown without credentials.
+        remedy: what to use instead.
+        origin: the place of the value, if that is not the program: "environment", or a file's name.
     """
 
     def __init__(self, field: str, value: object, remedy: str, *, origin: str = "") -> None:
@@ -204,8 +208,8 @@ class GroupActive(SourceError):
 
 
 class SubscriptionDiffers(SourceError):
-    """Living members of the group subscribe to other topics or tags, so messages would go to members that do not read
-    them."""
+    """Living members of the group subscribe to other topics or tags. The broker would give messages to members that do
+    not read them."""
 
     page = "how-to/rocketmq.md"
 
@@ -225,7 +229,7 @@ class ForeignMembers(SourceError):
 
 
 class EventUnreadable(HoldfastError, ValueError):
-    """A line is no audit event, or one that this version does not know: skip it, and count it."""
+    """A line is no audit event, or an event of a later version. A reader skips it, and counts it."""
 
     page = "operations/audit.md"
 
@@ -247,7 +251,7 @@ class DeadLetterRefused(DeadLetterError):
 
 
 class LetterTooLarge(DeadLetterRefused):
-    """The target takes no letter of that size, in no form that it was tried in.
+    """The target refuses the letter's size in each form that was tried.
 
     If a retry topic refuses it, the record goes to the dead letter topic at once. If that topic refuses it too, the
     handler's `letter_too_large` decides.
@@ -274,11 +278,12 @@ class NotJson(Unretriable):
 class RecordUnreadable(Unretriable):
     """A record that the broker has delivered cannot be decoded. The message names it, and no handler gets it.
 
-    Either the source cannot read the message, or its value does not fit the handler's type (`value=`). A
-    handler that asks for a part of a record (`record.text()`, `record.header("n", int)`) gets it raised there.
+    Either the source cannot read the message, or its value does not fit the handler's type (`value=`). In a handler,
+    `record.text()` and `record.header("n", int)` raise it for the part that they cannot decode.
 
     Args:
-        schema_id: which schema the value names, where it names one; it is in the dead letter's headers.
+        message: cause and remedy.
+        schema_id: the id of the schema that the value names, if it names one; the dead letter has it in a header.
     """
 
     page = "how-to/typed-records.md"
@@ -347,23 +352,25 @@ class BatchFailed(HandlerError):
     Positions that do not fit the handler's list fail all of its records, since it is unclear which are meant.
 
     Args:
-        failures: position of the record in the list that the handler got -> what went wrong.
-        items: the length of that list. It tells the error of an inner call, which has another list, from the handler's.
+        failures: index of the record in the list that the handler got -> its error.
+        items: the length of that list. With it, an error of an inner call, which has another list, is told from the
+            handler's own.
     """
 
     def __init__(self, failures: Mapping[int, Exception], *, items: int | None = None) -> None:
         super().__init__(f"{len(failures)} records of the batch failed")
-        given: Iterable[tuple[Any, Exception]] = failures.items()  # numpy's whole numbers are as good
+        given: Iterable[tuple[Any, Exception]] = failures.items()  # numpy's integers are accepted too
         self.failures: dict[int, Exception] = {int(at) if isinstance(at, Integral) else at: each for at, each in given}
         self.items = items
 
     def fits(self, items: int) -> bool:
-        """Return whether the positions can be those of a list of that length."""
+        """Whether the positions fit a list of this length."""
         known = bool(self.failures) and self.failures.keys() <= set(range(items))
         return known and self.items in (None, items)
 
     def fails_all(self, items: int) -> Self:
-        """Set the message: the positions do not fit a list of that length, and why, so all of its records failed."""
+        """Set the message: all records of a list of this length failed, because the positions do not fit it. Returns
+        the error itself."""
         wrong = [f"{at!r:.40}" for at in self.failures if at not in range(items)]
         if self.items not in (None, items):
             why = f"its positions are of another list, of {self.items}"

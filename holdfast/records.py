@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Partition(NamedTuple):
-    """A partition of a topic (a queue, in RocketMQ, where `broker` tells several of one number apart)."""
+    """A partition of a topic. In RocketMQ it is a queue, and `broker` distinguishes queues of the same number."""
 
     topic: str
     number: int
@@ -27,28 +27,29 @@ class Partition(NamedTuple):
 
 
 class Fence(Protocol):
-    """A fence for sinks that can compare: a sink that remembers the highest `epoch` it saw of a partition and refuses
-    lower ones cannot be written by a former owner."""
+    """A fence for sinks that can compare numbers: a sink that keeps the highest `epoch` of each partition and refuses
+    lower ones takes no write of a former owner. Any thread."""
 
     @property
     def epoch(self) -> int:
-        """Raised at every change of ownership. A number to compare, not a count: it goes on rising where the store
-        begins anew (another namespace, a topic made again, lost data), as long as the store's clock does. 0 = there is
-        no fence: `claims=None`, `store_down="open"` while the store is away, and sources that own no partitions."""
+        """Rises at every change of ownership. A number to compare, not a count: if the store starts empty (another
+        namespace, a topic that was created again, lost data), it still rises, as long as the store's clock does. 0: no
+        fence: `claims=None`, `store_down="open"` while the store does not answer, and sources that own no partitions.
+        """
         ...
 
     @property
     def session(self) -> str:
-        """The start of the process that owns the partition."""
+        """The id of the owner's session: each start of a process has its own."""
         ...
 
     @property
     def cancelled(self) -> bool:
-        """Whether that ownership has ended: stop when you can, by raising (see `Record.cancelled`)."""
+        """Whether this ownership has ended. Then stop when you can, by raising (see `Record.cancelled`)."""
         ...
 
     def overdue(self, record: Record) -> bool:
-        """Whether the handler has had that record for longer than its timeout: stop when you can."""
+        """Whether the handler has had this record for longer than its timeout. Then stop when you can."""
         ...
 
 
@@ -56,20 +57,23 @@ class _Fields(NamedTuple):
     """The fields of a record; for `tuple.__new__`, in this order."""
 
     partition: Partition
-    #: Position in the partition's log. Of leased sources: a number of the source's choice, unique in its partition.
+    #: Position in the partition's log. For leased sources, a number that the source chooses, unique in its partition.
     offset: int
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
-    #: Milliseconds since 1970 as the broker or the producer set it; -1 = not known.
+    #: Milliseconds since 1970, as the broker or the producer set it; -1: not known.
     timestamp_ms: int
     fence: Fence
 
 
 class Record(_Fields):
-    """One message. A NamedTuple, because one is made for every message: a fifth of a frozen dataclass' cost."""
+    """One message: partition, offset, key, value, headers, timestamp_ms, fence. Immutable; any thread.
 
-    #: What `json()` has decoded, beside the tuple: 8 bytes where nobody asks for it.
+    A NamedTuple: one is created for every message, at a fifth of a frozen dataclass' cost.
+    """
+
+    #: The result of `json()`. Stored beside the tuple: a record that is not decoded pays 8 bytes for it.
     _decoded: Any
 
     @property
@@ -79,21 +83,21 @@ class Record(_Fields):
 
     @property
     def cancelled(self) -> bool:
-        """Stop when you can, and by raising: this process no longer owns the record, or the handler has run for longer
-        than its timeout and is about to be given up.
+        """Whether the handler should stop: this process no longer owns the record, or the handler has run for longer
+        than its timeout and is about to be given up. Stop when you can, and stop by raising.
 
-        A handler that returns says that its work is done, and is taken at its word wherever that still counts: a new
-        owner waits for who outlived the drain, and then skips the record.
+        A handler that returns says that its work is done, and that still counts: after a hand-over the new owner waits
+        for a handler that outlived the drain, and then skips the record. Any thread.
         """
         return self.fence.cancelled or self.fence.overdue(self)
 
     @property
     def size_bytes(self) -> int:
-        """Key, value and headers, as bounds count them: each header is 100 bytes more than its name and value."""
+        """Bytes of key, value and headers, as `max_in_flight_bytes` counts them: 100 are added for each header."""
         return len(self.key or b"") + len(self.value or b"") + (size_of_headers(self.headers) if self.headers else 0)
 
     def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - as a tuple's, but for names
-        """Refuse names: a record is no dictionary. Raises TypeError."""
+        """As a tuple's. Raises TypeError for a name: a record is no dictionary."""
         if isinstance(index, str):
             raise TypeError(f"a record has no fields: record.json()[{index!r}], or value=Order, which decodes it")
         return super().__getitem__(index)
@@ -101,10 +105,11 @@ class Record(_Fields):
     def json(self) -> Any:  # noqa: ANN401 - whatever the producer has written
         """The value, decoded from JSON at the first call and kept: later calls, and `key="order_id"`, share it.
 
-        So what is changed in it the next attempt sees as well: change a copy.
+        A change to the returned object is seen by the next attempt: change a copy.
 
         Raises:
-            NotJson: no value (a tombstone), or no JSON. It is `Unretriable`: the dead letter, or the app stops.
+            NotJson: the record has no value (a tombstone), or its value is not JSON. NotJson is `Unretriable`: in a
+                handler, the record becomes a dead letter or the app stops.
         """
         try:
             return self._decoded
@@ -116,7 +121,8 @@ class Record(_Fields):
         """The value as text.
 
         Raises:
-            RecordUnreadable: no value (a tombstone), or no text in that encoding. It is `Unretriable`.
+            RecordUnreadable: the record has no value (a tombstone), or its value is no text in this encoding. It is
+                `Unretriable`.
         """
         if self.value is None:
             raise RecordUnreadable(
@@ -137,15 +143,15 @@ class Record(_Fields):
     def header(self, name: str, kind: Callable[[bytes], T]) -> T | None: ...
 
     def header(self, name: str, kind: Callable[[bytes], Any] | None = None) -> Any:
-        """The last header of that name (Kafka allows several), or None.
+        """The last header of this name (Kafka allows several), or None.
 
         Args:
-            name: of the header.
-            kind: what to make of its bytes: `str` (UTF-8), `int` and `float` (as text writes them), or a function of
-                bytes. None: the bytes as they are.
+            name: the header's name.
+            kind: converts its bytes: `str` (UTF-8), `int` and `float` (decimal text), or a function of bytes. None:
+                the bytes as they are.
 
         Raises:
-            RecordUnreadable: the header is there and is none of that kind. It is `Unretriable`.
+            RecordUnreadable: the header cannot be converted. It is `Unretriable`.
         """
         found = self._last(name)
         if kind is None or found is None:
@@ -156,11 +162,11 @@ class Record(_Fields):
             raise RecordUnreadable(
                 f"the header {name!r} of the record at {place_of(self)} is no {getattr(kind, '__name__', kind)}: let "
                 "the producer set it so, or read the bytes by record.header(name)"
-            ) from (None if kind in (int, float) else error)  # their text shows what it holds
+            ) from (None if kind in (int, float) else error)  # int's and float's error would show the header's value
 
     def _last(self, name: str) -> bytes | None:
         last: Callable[[str], bytes | None] | None = getattr(self.headers, "last", None)
-        if last is not None:  # headers that are read when they are looked at find one without reading all
+        if last is not None:  # headers that are decoded lazily find one without decoding all
             return last(name)
         for key, value in reversed(self.headers):
             if key == name:
@@ -170,33 +176,33 @@ class Record(_Fields):
 
 _KEY, _VALUE, _HEADERS, _SIZE = attrgetter("key"), attrgetter("value"), attrgetter("headers"), attrgetter("size_bytes")
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
-#: Python's objects for a header: thousands of short ones would weigh fifty times what they are on the wire.
+#: The weight of Python's objects for one header: thousands of short headers take fifty times their bytes on the wire.
 _HEADER_BYTES = 100
 
 
 def size_of_headers(headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """Weigh headers, about as they are in memory."""
+    """About the bytes that headers take in memory."""
     own: int | None = getattr(headers, "size_bytes", None)
-    if own is not None:  # headers that are read when they are looked at
+    if own is not None:  # headers that are decoded lazily
         return own
     names, values = map(_FIRST, headers), filter(None, map(_SECOND, headers))
     return len(headers) * _HEADER_BYTES + sum(map(len, names)) + sum(map(len, values))
 
 
 def size_of(records: Sequence[Record]) -> int:
-    """The sum of their `size_bytes`, without a call of Python's for each: that is asked of every record."""
-    if type(records[0]) is not Record:  # a loop's messages know theirs, and their keys may be anything
+    """The sum of their `size_bytes`, without a Python call for each: every record passes here."""
+    if type(records[0]) is not Record:  # an own loop's messages: they know their size, and a key may be of any type
         return sum(map(_SIZE, records))
     size = sum(map(len, filter(None, map(_KEY, records)))) + sum(map(len, filter(None, map(_VALUE, records))))
     headers = list(filter(None, map(_HEADERS, records)))
-    if headers and hasattr(headers[0], "size_bytes"):  # one source has one kind
+    if headers and hasattr(headers[0], "size_bytes"):  # all records of a source have the same kind of headers
         known: int = sum(map(_SIZE, headers))
         return size + known
     return size + size_of_headers(list(chain.from_iterable(headers))) if headers else size
 
 
 def json_of(record: Record) -> Any:  # noqa: ANN401 - as of `Record.json`
-    """Decode as `record.json()` does, and keep nothing of it. Raises NotJson."""
+    """Decode as `record.json()` does, without keeping the result. Raises NotJson."""
     if record.value is None:
         raise NotJson(f"the record at {place_of(record)} has no value (a tombstone): look at record.value first")
     try:
@@ -206,5 +212,5 @@ def json_of(record: Record) -> Any:  # noqa: ANN401 - as of `Record.json`
 
 
 def place_of(record: Record) -> str:
-    """Where it was read, in words; nothing of what it holds."""
+    """Topic, partition and offset in words, for messages. Nothing of the record's content."""
     return f"{record.topic}, partition {record.partition.number}, offset {record.offset}"

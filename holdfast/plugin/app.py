@@ -1,4 +1,4 @@
-"""Holdfast: the whole consumer, way 3. Registers handlers and runs the loop."""
+"""Holdfast: the whole consumer. Registers handlers and runs the loop."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ class Holdfast(Hooks):
     """An app: one source, one store, handlers by topic.
 
     Args:
-        source: where records come from, for instance `holdfast.adapters.kafka.KafkaSource`.
-        claims: where claims live; `None`, said explicitly, goes without: then nothing keeps a record from running
-            again after a crash, a zombie is not fenced, and a handler that outlives the drain runs twice.
-        settings: see `Settings`.
+        source: delivers the records, for instance `holdfast.adapters.kafka.KafkaSource`.
+        claims: the claim store, for instance `RedisClaims`. An explicit `None` runs without one: then a record may run
+            again after a crash, a zombie is not fenced, and a record whose handler outlives the drain runs twice.
+        settings: see `Settings`. None: `Settings()`.
         observers: see `holdfast.plugin.ports.Observer`; called in the thread that runs the app.
-        dead_letters: where records go that failed for good; by default the source's own broker.
-        audit: whether and how it tells what it does, so that others can say what was lost or repeated; see `Audit`.
-        runtime: the machine: its clock, its threads. By default the one that the source brings with it, as those of a
-            simulated world do (see `holdfast.testing`); else the one that this process runs on.
+        dead_letters: takes the records that failed for good. None: the source's own broker.
+        audit: writes events, from which a report says what was lost or repeated; see `Audit`. None: no events.
+        runtime: the clock and the threads. None: those that the source brings, as sources of a simulated world do (see
+            `holdfast.testing`), else those of this process.
 
     Raises:
-        SettingError: at construction or in `handler`, for what cannot work.
+        SettingError: an argument cannot work: another type, or settings that contradict the source.
     """
 
     @known_arguments(claims=A_STORE)
@@ -135,34 +135,41 @@ class Holdfast(Hooks):
         scope: str | None = None,
         timeout_s: float | None = None,
     ) -> Any:
-        r"""Register a function for one topic, several, or patterns (`^orders\..*`). The function stays as it was.
+        r"""Register a function for one topic, several, or patterns (`^orders\..*`). Returns the function unchanged.
+
+        A plain function is called in a worker thread (with `workers=0` in the thread that runs the app), an `async def`
+        in the event loop. A return says that the record is done, an exception that the attempt failed.
 
         Args:
-            topics: a record goes to exactly one handler: exact names before patterns, then first come, first served.
-            value: what the values of the records are; the function gets the value, the record, or both, as its
-                parameters ask. A type (JSON of a pydantic model, a msgspec Struct, a dataclass, a TypedDict, `dict`),
-                `Avro(...)`, `Protobuf(...)`, `JsonSchema(...)`, a `Deserializer`, or a function of bytes. What cannot
-                be decoded is a dead letter at once. None: the function gets the record.
-            key: what makes two records the same piece of work: a field of a JSON value ("order_id", "order.id"),
-                a function of the record, `record_key()`, `header("name")`. None: the position alone.
-            retry: None = `Retry()`, three attempts; one attempt where the source has the broker bring failed records
-                again: what is said here is then tried first.
-            dead_letter: the topic for records that failed for good, which does not lead back here: none of `topics`
-                matches it, nor what the handlers of that topic give up in their turn. None: such a record stops the
-                app.
-            dead_letter_limit: how many of them are the handler's own fault, and what follows then. None: however many.
-                By default `DeadLetterLimit()`; a source of leased records cannot be paused, so there the app stops.
-            letter_too_large: what follows where the dead letter topic takes no letter of that size, neither compressed
-                nor with fewer headers. "stop": the app stops. "without_value": a letter goes that names topic,
-                partition and offset, and says that the value was left out; the record counts as dead-lettered.
+            topics: names or patterns. A record goes to exactly one handler: an exact name wins over a pattern; of
+                several patterns, the first registered wins.
+            value: decodes the records' values: a type (JSON of a pydantic model, a msgspec Struct, a dataclass, a
+                TypedDict, `dict`), `Avro(...)`, `Protobuf(...)`, `JsonSchema(...)`, a `Deserializer`, or a function of
+                bytes. The function gets the value, the record, or both, as its parameters ask. A record that cannot be
+                decoded becomes a dead letter at once. None: the function gets the record.
+            key: the business key. Two records with the same key are the same piece of work. A field of a JSON value
+                ("order_id", "order.id"), a function of the record, `record_key()`, or `header("name")`. None: a record
+                is known by its position alone.
+            retry: the attempts in this process. None: `Retry()`, three attempts; one attempt if the source lets the
+                broker deliver failed records again. Such a source makes the attempts of `retry` first.
+            dead_letter: the topic for records that failed for good. It must not lead back to this handler, neither
+                through `topics` nor through the dead letters of the handler that reads it. None: such a record stops
+                the app.
+            dead_letter_limit: above this limit the handler is taken to be broken, and it pauses or the app stops. By
+                default `DeadLetterLimit()`; with a source of leased records, which cannot be paused, the app stops.
+                None: no limit.
+            letter_too_large: applies if the dead letter topic refuses a letter's size, also compressed and with fewer
+                headers. "stop": the app stops. "without_value": the letter names topic, partition and offset, and says
+                that the value was left out; the record counts as dead-lettered.
             batch: call with a list of records instead of one.
-            name: what reports and dead letters call it; by default the function's qualified name with its module.
-            scope: what a business key is unique in. By default the group and the topic; a name makes an id the same
-                piece of work in every topic, group and program that uses the same name (and namespace of the store).
-            timeout_s: how long one call may run, instead of `Settings.handler_timeout_s`; `math.inf`: however long.
+            name: the handler's name in reports and dead letters. None: the function's qualified name with its module.
+            scope: where a business key is unique. None: in the group and the topic. A name makes a key the same piece
+                of work in every topic, group and program that uses this scope in the same namespace of the store.
+            timeout_s: how long one call may run, instead of `Settings.handler_timeout_s`; `math.inf`: no limit.
 
         Raises:
             SettingError: a topic or a name is taken, or a value cannot work.
+            StateError: the app has begun.
         """
         if callable(topics):
             raise SettingError("topics", topics, "name the topics: @app.handler('orders')")
@@ -197,18 +204,21 @@ class Holdfast(Hooks):
         return register
 
     def run(self, *, install_signal_handlers: bool = True) -> None:
-        """Consume until SIGTERM, SIGINT or `stop()`: fence, drain, commit, leave; a second signal is faster.
+        """Consume until SIGTERM, SIGINT or `stop()`; then fence, drain, commit and leave. A second signal cuts the
+        drain short.
 
-        Runs in the calling thread, which owns the client. Signal handlers are installed if that is the main thread,
-        and put back at the end; those who mind say `install_signal_handlers=False` and call `stop()`.
+        Runs in the calling thread, which owns the client. If it is the main thread, signal handlers are installed, and
+        the former ones put back at the end. With `install_signal_handlers=False`, call `stop()` instead.
 
         Raises:
             HandlerFailed: a record failed for good and has no dead letter.
-            SystemExit: Ctrl-C while it waited for the broker or the store at the start; the code is 130.
-            SettingError: no handler; one that would get its own dead letters, by its pattern.
-            HandlerHung: a handler ran past its timeout and grace, and has no dead letter or is to stop the app.
+            HandlerHung: a handler ran past its timeout and its grace, and has no dead letter, or
+                `on_handler_timeout="stop"`.
+            SettingError: there is no handler, or a handler's pattern matches its own dead letter topic.
             SourceError, StoreError: the broker or the store refuses, or does not answer at the start within
                 `Settings.startup_timeout_s`.
+            StateError: the app has run before.
+            SystemExit: Ctrl-C while the app waited for the broker or the store at the start; the code is 130.
         """
         engine = self._made()
         with answered(engine.stop, install=install_signal_handlers) as came:
@@ -217,17 +227,18 @@ class Holdfast(Hooks):
     async def run_async(self, *, install_signal_handlers: bool = True) -> None:
         """Consume until SIGTERM, SIGINT, `stop()` or a cancellation, beside whatever else the event loop does.
 
-        `async def` handlers run in the loop that awaits this, as tasks of it: its futures, pools, locks and context
-        variables are theirs. Plain handlers run in threads. The loop never waits for the broker or the store; a thread
-        does. A cancellation is a `stop()`, and is raised when the app has left; a second one is faster. If the
+        `async def` handlers run as tasks of the loop that awaits this, with its futures, pools, locks and context
+        variables. Plain handlers run in threads. A thread waits for the broker and the store; the loop never does. A
+        cancellation acts as `stop()` and is raised when the app has left; a second one cuts the drain short. If the
         application cancels the task of a handler, as `asyncio.run` does at its end, the app stops too, and the record
         counts as not handled.
 
         Args:
-            install_signal_handlers: as in `run`. Say False where others answer signals, as web servers do.
+            install_signal_handlers: as in `run`. Use False where another part of the program, such as a web server,
+                handles signals.
 
         Raises:
-            asyncio.CancelledError: it was cancelled.
+            asyncio.CancelledError: the call was cancelled.
             HoldfastError: as `run`.
         """
         with answered(self._stop, install=install_signal_handlers) as came:
@@ -236,11 +247,10 @@ class Holdfast(Hooks):
             )
 
     async def __aenter__(self) -> Self:
-        """Start the app in the running event loop, as `run_async` without signal handlers, and go on at once.
+        """Start the app in the running event loop, as `run_async` without signal handlers, and return at once.
 
-        The end of the body stops the app and waits for it. If the app fails, the body is cancelled, and the end of it
-        raises what the app failed with. An app that ends by `stop()` leaves the body alone: who is to end with the app
-        awaits `run_async`.
+        The end of the body stops the app and waits until it has left. If the app fails, the body is cancelled, and its
+        end raises the app's error. `stop()` ends the app but not the body: await `run_async` to end with the app.
 
         Raises:
             SettingError, StateError: as `run`, before the body begins.
@@ -259,9 +269,9 @@ class Holdfast(Hooks):
     def start(self) -> None:
         """Consume in a thread of its own until `stop()`. Returns at once.
 
-        For programs that own their main thread and have no event loop, as many web servers. What the app fails with is
-        logged, and raised by `stop(wait=True)`. No signal handlers are installed. The thread does not keep the process:
-        a main thread that ends without `stop(wait=True)` ends the app as a crash does.
+        For programs that need their main thread and have no event loop, as many web servers. If the app fails, the
+        error is logged, and `stop(wait=True)` raises it. No signal handlers are installed. The thread is a daemon: if
+        the main thread ends without `stop(wait=True)`, the app ends as in a crash.
 
         Raises:
             SettingError, StateError: as `run`, in the calling thread.
@@ -280,11 +290,11 @@ class Holdfast(Hooks):
         return AppParts(source=self._source, claims=self._store, settings=self._settings, routes=self._routes)
 
     def reconfigure(self, settings: Settings) -> None:
-        """Run with other settings than it was made with: what `holdfast run` does with those of the environment.
+        """Replace the settings, before `run`. `holdfast run` sets those of the environment so.
 
         Raises:
-            SettingError: they contradict the source, or a handler.
-            StateError: it has begun to run.
+            SettingError: the settings contradict the source, or a handler.
+            StateError: the app has begun.
         """
         if self._engine is not None:
             raise StateError("change settings before run()")
@@ -292,10 +302,11 @@ class Holdfast(Hooks):
         self._settings = settings
 
     def check(self) -> None:
-        """Hold handlers and settings against each other, as `run` does before anything else. Reaches nothing.
+        """Check handlers and settings against each other, as `run` does first. Connects to nothing.
 
         Raises:
-            SettingError, StateError: it cannot run.
+            SettingError: they cannot run together.
+            StateError: the app has begun; an app runs once.
         """
         if self._engine is not None:
             raise StateError("an app runs once: make a new one")
@@ -332,40 +343,43 @@ class Holdfast(Hooks):
         return Leased(parts, loop, source) if isinstance(source, LeasedSource) else Partitioned(parts, loop, source)
 
     def snapshot(self) -> Snapshot:
-        """The app's figures of one moment: its state, counts since the start, partitions with their lag.
+        """The app's figures at one moment: its state, counts since the start, partitions with their lag.
 
-        Any thread, before, while and after `run()`. Taken by the app's own thread between two steps, so that the
-        figures fit together; if that waits for a broker or a store for more than a second, the last one that was taken.
+        Any thread; before, during and after `run()`. The app's own thread takes it between two steps, so the figures
+        fit together. If that thread waits for the broker or the store for more than a second, this returns the previous
+        snapshot.
         """
         if self._engine is None:
             return Snapshot(state="new", group=self._source.group, at_ms=self._runtime.wall_ms())
         return self._engine.snapshots.snapshot()
 
     def health(self, *, stall_s: float = 300.0, silent_s: float = 60.0) -> Health:
-        """Whether the app lives and is ready, and which partition stands still: for probes, asked every few seconds.
+        """Whether the app lives and is ready, and which partitions are stalled. For probes, every few seconds.
 
-        Any thread but that of an event loop: it waits up to a second for the app's own thread, as `snapshot`. What
-        stands still is known from one call to the next: the first call knows of none.
+        Any thread but that of an event loop: it waits up to a second for the app's own thread, as `snapshot`. A stall
+        shows by comparison with earlier calls: the first call finds none.
 
         Args:
-            stall_s: how long a partition with lag may stay at one offset; longer than a handler and its retries take.
-            silent_s: how long the app's loop may be silent. It is while the broker or the store does not answer one
-                call, and with `workers=0` while a handler runs. While the app starts: at least for as long as
+            stall_s: how long a partition with lag may stay at one offset. Choose more than a handler and its retries
+                take.
+            silent_s: how long the app's loop may complete no step, because a call to the broker or the store is not
+                answered or, with `workers=0`, a handler runs. During the start, at least as long as
                 `Settings.startup_timeout_s` lets it wait.
         """
-        with self._asked_for_health:  # two at once would get one snapshot, and the second take it for silence
+        with self._asked_for_health:  # two calls at once would get one snapshot, and the second would call it silence
             start_s = longest_start_s(self.parts.settings)
             return self._health.judge(self.snapshot(), stall_s=stall_s, silent_s=silent_s, start_s=start_s)
 
     def stop(self, *, leave: bool = False, wait: bool = False, why: str = "stop()") -> None:
-        """Drain and leave; a second call is faster. Any thread; returns at once, `run()` returns when it is done.
+        """Drain and leave; a second call cuts the drain short. Any thread. Returns at once; `run()` returns when the
+        app has left.
 
         Args:
-            leave: for good. Only a static member needs to say so, where it will not be started again: others have its
-                partitions at once, not after its session.
-            wait: return when an app that was started by `start()` has left, and raise what it failed with. Not in a
-                handler, which the app waits for.
-            why: for the log.
+            leave: leave the group for good. Only a static member that will not be started again needs it: other members
+                get its partitions at once, not after its session timeout.
+            wait: for an app started by `start()`: return when it has left, and raise the error it failed with. Not from
+                a handler: the app waits for handlers.
+            why: the reason that the log gives.
         """
         self._stop(why, leave=leave)
         if wait and self._background is not None:
@@ -377,15 +391,16 @@ class Holdfast(Hooks):
 
     def _stop(self, why: str, *, leave: bool = False) -> None:
         self._leave_asked = self._leave_asked or leave
-        self._stop_asked = True  # no Event: its lock is none for signal handlers
+        self._stop_asked = True  # no Event: a signal handler must not take its lock
         if self._engine is not None:
             self._engine.stop(leave=leave, why=why)
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Change the subscription while running, within what the handlers' topics match. Any thread.
+        """Change the subscription of a running app, to topics that its handlers match. Any thread.
 
         Raises:
             SettingError: no handler matches one of the names.
+            StateError: the app does not run yet.
         """
         self._routes.check_subscription(topics)
         if self._engine is None:

@@ -1,4 +1,4 @@
-"""Handlers: which function gets which topic, and how."""
+"""Handlers and routes: which function gets which topic, and how it is called."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """How a handler is called. Each kind has its own queue and its own room, so that none waits for another."""
+    """How a handler is called. Each kind has its own queue and its own limit, so that none waits for another."""
 
     PLAIN = "plain"
     COROUTINE = "coroutine"
     BATCH = "batch"
     BATCH_COROUTINE = "batch coroutine"
 
-    # An enum's own is in Python; kinds are looked up many times a record.
+    # Enum's own __hash__ is written in Python, and each record looks its kind up many times.
     __hash__ = object.__hash__
 
     @property
@@ -46,16 +46,16 @@ class Kind(Enum):
 @known
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOf:
-    """Hand records over as a list: consecutive ones of one partition (`ordering="none"`: of one topic's partition too).
+    """Call the handler with a list of records: consecutive ones of one partition, also with `ordering="none"`.
 
     Raises:
         SettingError: a value that cannot work.
     """
 
-    #: Records in one call at most.
+    #: Records in one call, at most.
     records: int = 100
-    #: How long the first record of an incomplete batch waits for others. It does not wait where none can come: the
-    #: process has as much as it may have, or a record of another handler is next in its partition.
+    #: Seconds that the first record of an incomplete batch waits for others. It does not wait if none can come: the
+    #: process holds as many records as it may, or the next record of the partition belongs to another handler.
     wait_s: float = 0.05
 
     def __post_init__(self) -> None:
@@ -69,34 +69,33 @@ class Handler:
 
     #: For logs, reports and dead letters.
     name: str
-    #: The scope of its business keys, where the user has named one: an id is the same piece of work in all topics and
-    #: groups that name it so. None: each group and topic has a scope of its own, so that order 17 and payment 17, or
+    #: The scope of its business keys, if the user has named one: a key is the same piece of work in all topics and
+    #: groups with this scope. None: each group and topic has a scope of its own, so that order 17 and payment 17, or
     #: two groups that share a store, never hide each other's records.
     scope: str | None = None
     call: Callable[[Any], Any]
-    #: Of one with `value=`: how its records are decoded, before `call` gets them. None: they are not.
+    #: Decodes the records' values before `call` gets them (`value=`). None: `call` gets them as they are.
     reading: Reading | None = None
-    #: Exact names and patterns (^...).
+    #: Exact names, and patterns (^...).
     topics: tuple[str, ...]
     key: Callable[[Record], str] | None = None
     retry: Retry = field(default_factory=Retry)
     dead_letter: str | None = None
     batch: BatchOf | None = None
-    #: What follows where the dead letter topic takes no letter of that size: the app stops, or the letter goes without
-    #: the record's value.
+    #: If the dead letter topic refuses a letter's size: the app stops, or the letter goes without the record's value.
     letter_too_large: Literal["stop", "without_value"] = "stop"
-    #: How many dead letters are too many; None = however many.
+    #: How many dead letters are too many; None: no limit.
     limit: DeadLetterLimit | None = None
-    #: How long one call may run; None = however long.
+    #: Seconds that one call may run; None: no limit.
     timeout_s: float | None = None
 
     #: Whether `call` is an `async def`.
     is_async: bool = field(init=False)
-    #: With `batch`, how it is called.
+    #: Found from `call` and `batch`.
     kind: Kind = field(init=False)
 
     def scope_of(self, group: str, topic: str) -> str:
-        """The scope of a key that was found in a record born in that topic."""
+        """The scope of a key in a record whose origin is this topic."""
         return self.scope or f"{group}/{topic}"
 
     def __post_init__(self) -> None:
@@ -122,7 +121,7 @@ class Handling(TypedDict, total=False):
 
 
 def as_topics(topics: str | Sequence[str]) -> tuple[str, ...]:
-    """One topic, or several. Raises SettingError: none of both."""
+    """One topic or several, as a tuple. Raises SettingError: it is neither."""
     if isinstance(topics, str):
         return (topics,)
     try:
@@ -139,7 +138,7 @@ def new_handler(
     key: KeySpec | None,
     **others: Any,  # noqa: ANN401 - those of `Handler`
 ) -> Handler:
-    """Make a handler of the user's function. Raises SettingError, as `Holdfast.handler`."""
+    """Make a `Handler` from the user's function. Raises SettingError, as `Holdfast.handler`."""
     own = getattr(call, "__qualname__", None)
     if not name and own is None:
         raise SettingError("name", name, f"{call!r} has none of its own: give it name=...")
@@ -157,7 +156,7 @@ def new_handler(
 
 
 def _check_types(handler: Handler) -> None:
-    """Raises SettingError: a value of another type, which the first record would run into."""
+    """Raises SettingError: a value of a wrong type, which would otherwise show only with the first record."""
     if handler.timeout_s is not None:
         remedy = "use a value above 0; math.inf for a handler without one"
         check_number("timeout_s", handler.timeout_s, math.ulp(0.0), remedy, endless=True)
@@ -180,12 +179,12 @@ def _is_text(value: object) -> bool:
 
 
 def _takes_one(handler: Handler) -> None:
-    """Raises SettingError: calling it with one argument cannot work, or would run nothing."""
+    """Raises SettingError: a call with one argument cannot work, or would run nothing."""
     call, what = handler.call, "the list of records" if handler.batch else "the record"
     _runs(call, handler.name)
     try:
         signature = inspect.signature(call)
-    except (TypeError, ValueError):  # some functions in C do not tell theirs
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return
     try:
         signature.bind(None)
@@ -198,7 +197,7 @@ def _takes_one(handler: Handler) -> None:
 
 
 def _runs(call: Callable[..., Any], name: str) -> None:
-    """Raises SettingError: calling it would run nothing."""
+    """Raises SettingError: a call would run nothing, as a generator function's."""
     if not callable(call):
         raise SettingError("handler", call, "register a function of one parameter, the record")
     check_runs("handler", call, name)
@@ -212,7 +211,7 @@ class Routes:
         self._patterns: list[tuple[re.Pattern[str], Handler]] = []
         self._by_topic: dict[str, Handler] = {}
         self._found: dict[str, Handler | None] = {}
-        #: Where failed records go to be tried later; none before they are planned.
+        #: Where failed records go to be tried later; empty before `plan_retries`.
         self.retry_topics = NO_RETRY_TOPICS
 
     @property
@@ -249,7 +248,7 @@ class Routes:
         self._found.clear()
 
     def change(self, changed: Callable[[Handler], Handler]) -> None:
-        """Put in the place of each handler what `changed` makes of it. Before `run`."""
+        """Replace each handler by `changed(handler)`. Before `run`."""
         handlers = self._handlers
         self._handlers, self._patterns, self._by_topic = [], [], {}
         for handler in handlers:
@@ -263,14 +262,14 @@ class Routes:
                 raise SettingError("topics", topic, "no handler matches it: register one before run()")
 
     def plan_retries(self, group: str) -> None:
-        """Find the retry topics, when all handlers are registered. Raises SettingError: a name is taken."""
+        """Name the retry topics, once all handlers are registered. Raises SettingError: a name is taken."""
         letters = [handler.dead_letter for handler in self._handlers if handler.dead_letter]
         each = [(handler.topics, handler.retry) for handler in self._handlers]
         self.retry_topics = RetryTopics.of(each, group, [*self.topics, *letters])
 
     @property
     def targets(self) -> list[str]:
-        """The topics that this app writes to: of dead letters, and of records that are tried later."""
+        """The topics that this app writes to: dead letter topics and retry topics."""
         return sorted(self.letters.union(self.retry_topics.steps))
 
     @property
@@ -280,7 +279,8 @@ class Routes:
 
     @property
     def origins(self) -> dict[str, set[str]]:
-        """The topics that this app writes to, and those whose records come there, as far as they are named."""
+        """Each topic that this app writes to -> the topics whose records go there. Patterns are left out: the topics
+        that they match are not known here."""
         found: dict[str, set[str]] = {topic: set() for topic in self.targets}
         for handler in self._handlers:
             if handler.dead_letter:
@@ -291,18 +291,18 @@ class Routes:
 
     @property
     def delays(self) -> dict[str, float]:
-        """The retry topics, and how many seconds a record waits in each."""
+        """Each retry topic -> the seconds that a record waits in it."""
         return {topic: step.delay_s for topic, step in self.retry_topics.steps.items()}
 
     def check_letters(self) -> None:
-        """Raises SettingError: a handler's dead letters come back to it, by its own pattern or by way of others. They
-        would fail again, and so on for ever. Asked when all are registered: that topic may have a handler of its own.
+        """Raises SettingError: a handler's dead letters come back to it, by its own pattern or through other handlers,
+        and would fail again for ever. Called once all handlers are registered: a later one may read that topic.
         """
         for handler in self._handlers:
             way = [handler]
             while (receiver := self._receiver(way[-1])) is not None and receiver not in way:
                 way.append(receiver)
-            if receiver is not handler:  # somebody else's circle is told of there
+            if receiver is not handler:  # a circle of other handlers is reported when their turn comes
                 continue
             last, matching = way[-1], f"{' or '.join(handler.topics)} matches that topic"
             raise SettingError(
@@ -316,7 +316,7 @@ class Routes:
             )
 
     def _receiver(self, handler: Handler) -> Handler | None:
-        """Which handler gets its dead letters. RocketMQ's own (%DLQ%...) are in no pattern, whatever it says."""
+        """The handler that reads its dead letter topic. No pattern matches RocketMQ's own topics (%DLQ%...)."""
         topic = handler.dead_letter
         return None if topic is None or topic.startswith("%") else self.find(topic)
 

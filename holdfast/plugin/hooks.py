@@ -1,4 +1,4 @@
-"""Hooks: what an app calls beside its handlers: resources, middlewares, and functions at its start and end."""
+"""Hooks: resources, middlewares, and functions that an app calls at its start, at its end and for each dead letter."""
 
 from __future__ import annotations
 
@@ -31,22 +31,24 @@ class Hooks:
         self._routes, self._injection = Routes(), Injection()
         self._middlewares: list[Middleware] = []
         self._letter_hooks: list[LetterHook] = []
-        #: Once it has begun.
+        #: None until the app has begun.
         self._engine: Engine | None = None
 
     def use(self, middleware: M) -> M:
-        """Register what runs around each call of each handler: each attempt at a record, or at a batch.
+        """Register a middleware, which runs around each call of each handler: each attempt at a record or a batch.
 
-        A generator function that takes the call (see `HandlerCall`) and yields once. The handler is called at the
-        yield, and what it raises is raised there. What leaves the outermost middleware is the result of the attempt: an
-        exception that none of them lets out counts as handled, and one that is raised after the handler has done its
-        work has it called again. One that does not yield, or yields twice, fails the record for good. What cannot be
-        swallowed: a cancellation, Ctrl-C and the like, and why the handler was not called at all.
+        A middleware is a generator function that takes the call (see `HandlerCall`) and yields once. The handler runs
+        at the yield, and its exception is raised there. The result of the attempt is whatever leaves the outermost
+        middleware: if the middlewares swallow the handler's exception, the record counts as handled; if one raises
+        after the handler has returned, the handler is called again. A middleware that does not yield, or yields twice,
+        fails the record for good. It cannot swallow a cancellation, Ctrl-C and the like, nor an error because of which
+        the handler was not called.
 
-        The first one is outermost. All handlers of the app have all middlewares, also those registered before. A plain
-        one runs in the thread or the task of its handler; an `async` one needs handlers that all are `async def`.
+        The first registered is outermost. All handlers of the app have all middlewares, also handlers registered
+        earlier. A plain middleware runs in the thread or the task of its handler; an `async` one needs an app whose
+        handlers are all `async def`.
 
-        Not for records that no handler is called with: without a key, not decoded, or done already.
+        Records for which no handler is called pass no middleware: those without a key, not decoded, or done already.
 
         Raises:
             SettingError: it does not yield, takes other arguments, or is `async` and a handler is not.
@@ -63,15 +65,16 @@ class Hooks:
         return middleware
 
     def resource(self, function: F) -> F:
-        """Register what is opened before the app joins its group, and closed when it has left: a pool, a client.
+        """Register a resource, such as a pool or a client: opened before the app joins its group, closed when it has
+        left.
 
-        A generator function without parameters, plain or `async`, that yields once: what comes before opens, what comes
-        after closes. Handlers that are registered later and have a keyword-only parameter of its name get what it
-        yields. In the order of registration, closed the other way round. A plain one runs in the thread of the app, an
-        `async` one in one task of the event loop in which `async def` handlers run.
+        A generator function without parameters, plain or `async`, that yields once: it opens the resource before the
+        yield and closes it after. A handler that is registered later and has a keyword-only parameter of the function's
+        name gets the yielded value. Resources open in the order of registration and close in reverse. A plain one runs
+        in the thread of the app, an `async` one in one task of the event loop of the `async def` handlers.
 
-        What it raises before the yield ends the start, and `run()` raises it; what it raises after it, too, unless the
-        app has failed before. Handlers have ended by then, but for those that were given up.
+        An error before the yield ends the start, and `run()` raises it. `run()` raises an error after the yield too,
+        unless the app has failed before. Handlers have ended by then, except those that were given up.
 
         Raises:
             SettingError: it does not yield, takes arguments, or has a name that is taken.
@@ -82,7 +85,7 @@ class Hooks:
         return function
 
     def on_startup(self, function: F) -> F:
-        """Register what is called before the app joins its group; plain or `async`, as `resource`.
+        """Register a function that is called before the app joins its group; plain or `async`, as `resource`.
 
         Raises:
             SettingError: it yields, or takes arguments.
@@ -93,7 +96,7 @@ class Hooks:
         return function
 
     def on_shutdown(self, function: F) -> F:
-        """Register what is called when the app has left; plain or `async`, as `resource`.
+        """Register a function that is called when the app has left its group; plain or `async`, as `resource`.
 
         Raises:
             SettingError: it yields, or takes arguments.
@@ -104,21 +107,21 @@ class Hooks:
         return function
 
     def on_dead_letter(self, function: F) -> F:
-        """Register what is told of each dead letter; plain or `async`, with resources as a handler.
+        """Register a function that is called for each dead letter; plain or `async`, with resources as a handler.
 
-        Called once with the `Letter` when the dead letter topic has it, beside the consumer: nothing waits for it, and
-        what it raises is logged and told as `LetterHookFailed`. The record is settled all the same. Plain ones are
-        called in a thread of their own, one letter after the other; `async` ones in the event loop of the `async def`
-        handlers, several at a time.
+        Called once with the `Letter`, when the dead letter topic has acknowledged it. The consumer does not wait for
+        the call. An error is logged and emitted as `LetterHookFailed`; the record counts as done all the same. Plain
+        functions are called in a thread of their own, one letter after the other; `async` ones in the event loop of the
+        `async def` handlers, several at a time.
 
-        Best effort; the letters themselves are the book. Not called for a letter whose call waits or runs when the
-        process dies, or when the app has left: it waits for them 5 s, and not at all in a hurry (the log says how
-        many). Nor of what comes while 1,000 calls have not ended (`LetterHookFailed` says so), nor for what the broker
-        itself puts away, nor for a record that goes to a retry topic. Called twice where the letter is there twice:
-        after a crash between the letter and the commit.
+        Best effort: the dead letter topic is the full account. Calls that wait or run when the process dies are lost,
+        and so are those that take longer than 5 s after the app has left (after a second `stop()` or signal it does not
+        wait; the log says how many). A letter is skipped while 1,000 calls have not ended (`LetterHookFailed` says so).
+        No call is made for a message that the broker itself moves to its dead letters, nor for a record that goes to a
+        retry topic. A letter that is written twice, after a crash between letter and commit, is called for twice.
 
         Raises:
-            SettingError: it has a yield, or takes other arguments.
+            SettingError: it yields, or takes other arguments.
             StateError: the app has begun.
         """
         self._check_not_begun("on_dead_letter")
@@ -147,7 +150,7 @@ class Hooks:
 
 
 def _middleware(function: Callable[..., Any]) -> Middleware:
-    """Raises SettingError: it cannot be called around a handler."""
+    """Check a middleware. Raises SettingError: it cannot be called around a handler."""
     own = function if inspect.isroutine(function) else getattr(type(function), "__call__", None)  # noqa: B004
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     is_async = any(map(inspect.isasyncgenfunction, (function, own)))
@@ -168,7 +171,7 @@ def _takes_one(what: str, name: str, function: Callable[..., Any], argument: str
     except TypeError:
         remedy = f"it is called with one argument, {argument}: give all other parameters defaults"
         raise SettingError(what, name, remedy) from None
-    except ValueError:  # some functions in C do not tell their parameters
+    except ValueError:  # some functions written in C have no signature
         pass
 
 

@@ -1,7 +1,7 @@
-"""Ramp: after a takeover the intake grows to what there is to do, instead of taking the whole backlog at once.
+"""Ramp: after a takeover the intake grows step by step, instead of taking the whole backlog at once.
 
-*Intake* is what is admitted to handlers, in records a second over a second. What it is held to after a takeover is
-the *steady* intake: what producers send to the partitions that are owned now. The engine's side of it is
+*Intake* is the rate of records admitted to handlers, in records a second, measured over a second. The *steady* intake
+is the rate at which producers send to the partitions that this process owns now. The engine's part is
 `engine/flow/ramp_rate.py`.
 """
 
@@ -17,24 +17,26 @@ from holdfast.plugin.setting_names import known
 @known
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
-    """How the intake grows after partitions have come.
+    """How the intake grows after this process has got partitions.
 
-    It is held to `headroom` times the steady intake for `over_s`, or until the lag is worked off, if that is earlier.
-    From then on it doubles four times a second as long as handlers keep up, and after another `over_s` nothing holds
-    it. Where next to nothing is produced there is no steady intake: it begins at `floor_per_s` and doubles at once.
+    For `over_s`, or until the lag is worked off, the limit is `headroom` times the steady intake. Then the limit
+    doubles four times a second as long as handlers keep up, and after another `over_s` it ends. If next to nothing is
+    produced, there is no steady intake: the limit begins at `floor_per_s` and doubles at once.
 
-    It is about takeovers. Not held are partitions in which the group begins, the few seconds that a hand-over in good
-    order leaves behind, and what has waited for so long that nobody can have had it in hand (two minutes' worth), where
-    this process has no steady intake yet: then the whole group starts.
+    The ramp is for takeovers. It does not limit partitions in which the group has no committed offset, nor the few
+    seconds of records that an orderly hand-over leaves behind. It does not limit a backlog of two minutes or more while
+    this process has no steady intake yet: no consumer can have had records of that age in hand, so the whole group
+    starts.
 
     Raises:
         SettingError: a value that cannot work.
     """
 
-    #: Records a second that are let through in any case, of partitions that came too.
+    #: Records a second that pass in any case, also from newly assigned partitions.
     floor_per_s: float = 50.0
-    #: How many times the steady intake may be taken: what is above 1 works the backlog off.
+    #: The limit as a multiple of the steady intake: the part above 1 works the backlog off.
     headroom: float = 1.4
+    #: Seconds that the limit lasts, and then at most the seconds that it doubles.
     over_s: float = 30.0
 
     def __post_init__(self) -> None:

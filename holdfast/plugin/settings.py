@@ -1,4 +1,4 @@
-"""Settings: what a user may tune, frozen, validated at birth, units in the names."""
+"""Settings: all that a user may tune. Frozen, validated at construction, units in the names."""
 
 from __future__ import annotations
 
@@ -25,65 +25,66 @@ _RAMP = Ramp()
 @known
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How one app consumes.
+    """The settings of one app. A field's unit is in its name: `_s` is seconds.
 
     Raises:
         SettingError: a value that cannot work; names the field, the value and the remedy.
     """
 
     #: Plain handlers that run at the same time, each in a thread. 0: one after the other in the thread that polls, for
-    #: quick functions: nothing is handed between threads, and membership depends on the handler, which may not take as
-    #: long as `max.poll.interval.ms`; no timeout can end it.
+    #: quick functions. That saves the hand-over between threads, but a handler that takes as long as
+    #: `max.poll.interval.ms` costs the membership, and no timeout can end it.
     workers: int = 8
-    #: `async def` handlers that run at the same time, as tasks of one event loop; batch handlers count by themselves.
+    #: `async def` handlers that run at the same time, as tasks of one event loop; batch handlers count apart.
     async_workers: int = 256
-    #: What is handled strictly one after the other: records of one key, of one partition, or nothing.
+    #: Which records are handled strictly one after the other: those of one key, of one partition, or none.
     ordering: Ordering = "key"
-    #: Records that one poll takes at most.
+    #: Records of one poll, at most.
     poll_batch: int = 500
-    #: Records that may be in the process at once (queued, running, not yet marked); then the intake pauses. Each
-    #: partition may have 64 in any case, so that one whose records all wait does not stop the others. What a loop of
-    #: one's own has got, and commits together, is not counted: it may gather more.
+    #: Records that may be in the process at once (queued, running, not yet marked); beyond it the intake pauses. Each
+    #: partition may have 64 in any case, so that one whose records all wait does not stop the others. Records that a
+    #: loop of one's own has received and commits together do not count: it may gather more.
     max_in_flight: int = 4_000
-    #: The same in bytes of keys, values and headers; one poll may overshoot it.
+    #: The same limit in bytes of keys, values and headers; one poll may exceed it.
     max_in_flight_bytes: int = 64 * 1024 * 1024
-    #: How many offsets a partition may be read beyond its lowest record that is not done. What is done there has to be
-    #: remembered, here and in the store: some megabytes for ten million. Beyond it the partition delivers nothing until
-    #: that record ends, and an event and `health` name it.
+    #: How many offsets a partition may be read beyond its lowest record that is not done. This process and the store
+    #: must remember which records there are done: some megabytes for ten million. Beyond it the partition delivers
+    #: nothing until that record ends, and an event and `health` name the record.
     max_ahead: int = 10_000_000
-    #: Records that may have ended without the store's acknowledgement. With `workers` (and `async_workers`, where there
-    #: are `async def` handlers) it bounds what a crash repeats.
+    #: Records that may have ended without the store's acknowledgement. Together with `workers` (and `async_workers` for
+    #: `async def` handlers) it bounds how many records a crash repeats.
     mark_batch: int = 500
-    #: How long a hand-over waits for handlers that run. What takes longer keeps its claim: the next owner waits for it.
-    #: It is a second where partitions that stay would stand still, since nothing is read inside a rebalance. None = 10,
-    #: or less where a source has to be polled sooner than that (`fitted`).
+    #: How long a hand-over waits for running handlers. A handler that takes longer keeps its claim, and the next owner
+    #: waits for it. The wait is one second if partitions that stay would run dry, since nothing is read inside a
+    #: rebalance. None: 10, or less if the source must be polled sooner than that (`fitted`).
     drain_timeout_s: float | None = None
-    #: How long one call of a handler may run until `record.cancelled` says so and an `async def` is cancelled. None =
-    #: however long. A handler of its own: `timeout_s`.
+    #: How long one call of a handler may run. Then `record.cancelled` becomes true, and an `async def` is cancelled.
+    #: None: no limit. A handler's own `timeout_s` takes its place.
     handler_timeout_s: float | None = None
-    #: How long a call that was cancelled may take to end by itself; then it is given up, and its result ignored.
+    #: How long a cancelled call may take to end by itself. Then it is given up, and its result ignored.
     handler_grace_s: float = 5.0
-    #: What becomes of a record whose call was given up: "dead_letter" (where the handler has none: "stop"), or "stop":
-    #: everything else is drained and committed below it, and `run()` raises HandlerHung.
+    #: For a record whose call was given up. "dead_letter": it becomes a dead letter; a handler without a dead letter
+    #: topic stops the app. "stop": the app drains all other records, commits below it, and `run()` raises HandlerHung.
     on_handler_timeout: Literal["dead_letter", "stop"] = "dead_letter"
     #: How long the process stays, after it has left the group, for handlers that outlived the drain.
     linger_timeout_s: float = 30.0
-    #: How often offsets are committed while nothing moves. At a hand-over they are committed in any case.
+    #: How often offsets are committed between rebalances. A hand-over commits them in any case.
     commit_interval_s: float = 1.0
-    #: An offset that does not move is committed again after that time, lest the broker forgets it. The group's is read
-    #: first: a higher one of another program stands, and what lies below it counts as done; a lower one is replaced.
+    #: An offset that does not move is committed again after that time, so that the broker does not expire it. The
+    #: group's committed offset is read first: if another program has committed a higher one, it stands, and records
+    #: below it count as done; a lower one is replaced.
     commit_refresh_s: float = 300.0
     #: How long the broker and the store may take to answer at the start before `run()` gives up.
     startup_timeout_s: float = 30.0
-    #: How often a line in the log says how the app is doing; 0 = never.
+    #: How often a log line states how the app is doing; 0: never.
     status_interval_s: float = 60.0
-    #: A record without a business key where the handler asks for one: "error" = as a handler that fails for good
-    #: (dead letter, or stop); "position" = it is handled, protected by its position alone.
+    #: For a record without a business key whose handler asks for one. "error": it fails for good (dead letter, or the
+    #: app stops). "position": it is handled, protected by its position alone.
     missing_key: Literal["error", "position"] = "error"
-    #: While the store gives no answer: "pause" keeps membership and handles nothing new; "open" goes on without
-    #: protection, counted: records may then run twice.
+    #: While the store gives no answer. "pause": the member stays in the group and handles nothing new. "open": it goes
+    #: on without protection, and records may run twice; they are counted.
     store_down: Literal["pause", "open"] = "pause"
-    #: How the intake grows after an assignment; None = it takes what there is at once.
+    #: How the intake grows after an assignment; None: without a limit.
     ramp: Ramp | None = _RAMP
 
     def __post_init__(self) -> None:
@@ -106,11 +107,11 @@ class Settings:
 
     @property
     def drain_s(self) -> float:
-        """`drain_timeout_s`, or its default."""
+        """`drain_timeout_s`, or its default, in seconds."""
         return DEFAULT_DRAIN_S if self.drain_timeout_s is None else self.drain_timeout_s
 
     def fitted(self, max_poll_interval_s: float) -> Settings:
-        """Make the drain fit between two polls, where nobody has set it by hand."""
+        """Return settings whose drain fits between two polls. An explicit `drain_timeout_s` stays."""
         if self.drain_timeout_s is not None:
             return self
         return replace(self, drain_timeout_s=fitting_drain_s(max_poll_interval_s))
@@ -124,18 +125,19 @@ class Settings:
         file: str | Path | None = None,
     ) -> Settings:
         """Read settings from the environment: HOLDFAST_WORKERS=16 is `workers=16`, HOLDFAST_RAMP_HEADROOM=1.2 is
-        `ramp=Ramp(headroom=1.2)`, and `none` is None. Nothing else of holdfast's library reads the environment.
+        `ramp=Ramp(headroom=1.2)`, and `none` is None. Nothing else in holdfast's library reads the environment.
 
-        The environment wins over the file, and the file over `defaults`: code says what the program was written for, a
-        file what this deployment needs, and a variable what an operator wants now.
+        The environment wins over the file, and the file over `defaults`: the code has the program's values, the file
+        those of this deployment, and a variable the one that an operator wants now.
 
         Args:
-            defaults: what the program says; None: `Settings()`.
-            environment: None: that of this process.
-            file: TOML; of a pyproject.toml the table [tool.holdfast]. None: no file.
+            defaults: the program's settings; None: `Settings()`.
+            environment: None: the environment of this process.
+            file: a TOML file; in a pyproject.toml, the table [tool.holdfast]. None: no file.
 
         Raises:
-            SettingError: a name that is no setting's, with the nearest, or a value that cannot work, by its name there.
+            SettingError: an unknown name (the message has the nearest setting), or a value that cannot work; it names
+                the variable, or the file and the key.
         """
         overrides = of_environment(cls, os.environ if environment is None else environment)
         if file is not None:
@@ -153,6 +155,6 @@ class Settings:
             raise SettingError("max_in_flight", self.max_in_flight, f"use at least workers={self.workers}")
 
 
-#: A drain of 0 s hands everything that runs over at once; a linger of 0 s ends the process at once; without a grace,
-#: what is cancelled is given up at once.
+#: A drain of 0 s hands over without waiting for running handlers; a linger of 0 s ends the process at once; with a
+#: grace of 0 s a cancelled call is given up at once.
 _MAY_BE_ZERO = frozenset({"workers", "drain_timeout_s", "linger_timeout_s", "handler_grace_s", "status_interval_s"})

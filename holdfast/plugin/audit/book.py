@@ -1,4 +1,4 @@
-"""The book of one run: what is to be told, until it is told. Engines and loops of one's own write into it."""
+"""Book: collects what happens in one run until it is written as events. The engine and own loops write into it."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Spans or partitions in one event, and keys, which may be long: it stays below what a broker takes as one message.
+#: Most spans or partitions in one event, and most keys, which may be long: an event stays below a message's size limit.
 _IN_ONE, _KEYS_IN_ONE = 1_000, 250
 
 
 class Owned(Protocol):
-    """One partition under one ownership; compared by identity, or as a value."""
+    """One partition under one ownership. A key of dictionaries: compared by identity, or as a value."""
 
     @property
     def epoch(self) -> int:
-        """0: nobody counts."""
+        """The fence's epoch; 0: ownerships are not counted."""
         ...
 
     @property
@@ -49,14 +49,14 @@ class Owned(Protocol):
 
 
 class Unowned(NamedTuple):
-    """A partition of which nobody counts the owners."""
+    """A partition whose ownerships are not counted."""
 
     partition: Partition
     epoch: int = 0
 
 
 class _Page:
-    """Of one partition under one ownership."""
+    """The spans and keys of one partition under one ownership, since the last flush."""
 
     __slots__ = ("epoch", "keys", "partition", "spans")
 
@@ -67,15 +67,18 @@ class _Page:
 
 
 class Book:
-    """Any thread. What is written here is told at the next flush, by the emitter's thread or by whoever asks for it;
-    the lock keeps events in the order in which things happened, and nobody is waited for under it. A forked child has
-    an empty one, which has to be opened and started."""
+    """Collects the events of one run. Any thread.
+
+    The emitter's thread, or a caller of `flush`, turns the content into events. The lock keeps events in the order in
+    which things happened; no call waits for I/O while it holds the lock. A forked child has an empty book, which must
+    be opened and started anew.
+    """
 
     def __init__(self, audit: Audit, group: str) -> None:
         self._audit = audit
         self.emitter = Emitter(audit, group)
         self._key = KeyWriter(audit, group)
-        #: Whether keys are asked for.
+        #: Whether `Audit.keys` asks for keys.
         self.keys = self._key.wanted
         self._begin()
         after_fork(self, Book._begin)
@@ -90,11 +93,11 @@ class Book:
 
     # ---- the beginning and the end
     def open(self) -> None:
-        """Nothing is told before `start`. Raises SettingError, OSError: nothing can be told there."""
+        """Open the sink. No event is written before `start`. Raises SettingError, OSError: it cannot be written to."""
         self.emitter.start(self.flush)
 
     def start(self, source: str, protocol: str | None, *, ordered: bool = True) -> None:
-        """The run begins. Args: ordered: offsets are a log's."""
+        """Begin the run. `ordered`: whether offsets are positions in a log."""
         audit = self._audit
         with self._lock:
             self._ordered, self._started = ordered, True
@@ -103,7 +106,7 @@ class Book:
         self.emitter.wake()
 
     def stop(self, *, clean: bool, in_hand: int = 0, error: str | None = None) -> None:
-        """The run is over. Waits for the sink, for `Audit.close_s` at most. Idempotent."""
+        """End the run. Waits for the sink, at most `Audit.close_s`. Idempotent."""
         self.flush()
         with self._lock:
             if self._started and not self._stopped:
@@ -121,14 +124,14 @@ class Book:
         times: tuple[int, int],
         keys: Iterable[tuple[int, str]] = (),
     ) -> None:
-        """Records that have ended, as ranges of offsets that are all there; of ABSENT and EXPIRED none is.
+        """Add records that have ended. A range has a record at each of its offsets; for ABSENT and EXPIRED at none.
 
         Args:
-            owner: has a page of its own until the next flush.
-            outcome: of all of them.
-            offsets: in any order.
-            times: when the first of them began and the last had ended, wall clock, milliseconds.
-            keys: offset and business key of those that have one; not to be given where keys are not asked for.
+            owner: partition and ownership. Each has a page of its own until the next flush.
+            outcome: of all these records.
+            offsets: ranges of offsets, in any order.
+            times: when the first began and when the last ended, wall clock, milliseconds since 1970.
+            keys: (offset, business key) of the records that have a key; empty unless `self.keys`.
         """
         with self._lock:
             page = self._pages.get(owner)
@@ -144,13 +147,13 @@ class Book:
                 page.keys.append(Keyed(offset=at, key=self._key(key), outcome=outcome))
 
     def acquired(self, places: Iterable[AuditPartition], trigger: str) -> None:
-        """Note partitions that are ours from now on."""
+        """Note partitions that this member has from now on."""
         with self._lock:
             self._came.setdefault(trigger, []).extend(places)
         self.emitter.wake()
 
     def released(self, places: Sequence[AuditPartition], trigger: str) -> None:
-        """Note partitions that are not ours any more."""
+        """Note partitions that this member has no more."""
         with self._lock:
             self._flush()
             for part in _parts(places):
@@ -158,20 +161,20 @@ class Book:
         self.emitter.wake()
 
     def stands(self, places: Sequence[AuditPartition]) -> None:
-        """Where all partitions stand."""
+        """Note the positions of all partitions."""
         with self._lock:
             self._flush()
             for part in _parts(places):
                 self.emitter.put(Progress(partitions=part))
 
     def tell(self, body: Body) -> None:
-        """An event as it is."""
+        """Add an event as it is."""
         with self._lock:
             self._flush()
             self.emitter.put(body)
 
     def flush(self) -> None:
-        """Tell what there is."""
+        """Turn all that was collected into events."""
         with self._lock:
             self._flush()
 
@@ -187,7 +190,8 @@ class Book:
             self._turn(page)
 
     def _turn(self, page: _Page) -> None:
-        """One partition's spans, in as many events as it takes; keys have events of their own where there are many."""
+        """Emit one partition's spans, in as many events as they need. More than `_KEYS_IN_ONE` keys get further events,
+        without spans."""
         spans = page.spans.take()
         for each in spans:
             if each.records:

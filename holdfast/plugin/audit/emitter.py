@@ -1,4 +1,4 @@
-"""The emitter: events on their way from a consumer to their sink. Bounded; what it cannot take it drops and counts."""
+"""Emitter: passes events from a consumer to its sink. Bounded: events above the bound are dropped and counted."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.audit")
 
-#: So many events more than the buffer holds are taken of what comes a few times in a run: its beginning and its end.
+#: Room above the buffer for events that come a few times in a run: its beginning and its end.
 _SPARE = 16
-#: So many are encoded and handed to the sink at once.
+#: Events that are encoded and passed to the sink in one call.
 _BATCH = 500
-#: While the sink takes nothing.
+#: Seconds until the next call, while the sink takes nothing.
 _AGAIN_S = 0.2
 
 
 class Emitter:
-    """One start of one consumer: its run. `put` never waits; a thread of its own encodes and writes.
+    """The emitter of one run, which is one start of one consumer. `put` never waits; a thread encodes and writes.
 
-    Any thread may `put`, one after the other: whoever needs an order holds a lock around it. A forked child is another
-    run, which has to be started: two that number their events under one name would hide each other's.
+    `put` is for any thread, but not for two at once: the caller holds a lock, which also gives the order of events. A
+    forked child is another run and must be started: with one run id, the two would use the same event numbers.
     """
 
     def __init__(self, audit: Audit, group: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._audit, self._group, self._clock = audit, group, clock
-        #: Of the processes that this one was forked from: to be left alone, a client's threads are not here.
+        #: Sinks of the processes that this one was forked from. Kept and never closed: their clients' threads exist
+        #: only in the parent.
         self._not_ours: list[Sink] = []
         self._sink: Sink | None = None
         self._begin()
@@ -51,7 +52,7 @@ class Emitter:
             self._not_ours.append(self._sink)
         self.member = self._audit.member or f"{socket.gethostname()}-{os.getpid()}"
         self.run = secrets.token_hex(8)
-        #: Events that were taken. One more than the number of the last one.
+        #: Events taken so far, which is the number of the next one.
         self.taken = 0
         self._refused = 0
         self._waiting: deque[Event] = deque()
@@ -62,7 +63,7 @@ class Emitter:
         self._thread: threading.Thread | None = None
 
     def start(self, due: Callable[[], None]) -> None:
-        """Open the sink and begin; `due` is called by the thread each `flush_s`. Raises SettingError, OSError."""
+        """Open the sink and start the thread, which calls `due` every `flush_s`. Raises SettingError, OSError."""
         self._due = due
         self._sink = self._audit.events.open(self.member, self.run)
         self._thread = threading.Thread(target=self._work, name=f"holdfast-{self._group}-audit", daemon=True)
@@ -70,11 +71,11 @@ class Emitter:
 
     @property
     def dropped(self) -> int:
-        """Events that were given up: there was no room, or the sink has lost them."""
+        """How many events were dropped: the buffer was full, or the sink has lost them."""
         return self._refused + (self._sink.lost if self._sink is not None else 0)
 
     def put(self, body: Body, *, must: bool = False) -> None:
-        """One event. Where there is no room it is dropped; what `must` go has a little more."""
+        """Take one event, or drop it if the buffer is full. `must`: it may use the spare room."""
         if len(self._waiting) >= self._audit.buffer_events + (_SPARE if must else 0):
             self._refused += 1
             return
@@ -90,11 +91,11 @@ class Emitter:
         self._waiting.append(Event(stamp=stamp, body=body))
 
     def wake(self) -> None:
-        """There is something that need not wait for the next flush."""
+        """Flush now, not at the next `flush_s`."""
         self._wake.set()
 
     def close(self) -> None:
-        """Write what waits, for `close_s` at most, and let the thread end."""
+        """Write the waiting events, for at most `close_s`, and end the thread."""
         if self._thread is None or self._until is not None:
             return
         self._until = Deadline(self._audit.close_s)
@@ -127,16 +128,16 @@ class Emitter:
     def _flush(self) -> None:
         try:
             self._due()
-        except Exception:  # noqa: BLE001 - a defect here is not to end what can be told
+        except Exception:  # noqa: BLE001 - a defect in the book must not end the thread that writes
             _log.exception("audit: spans could not be told")
 
     def _write(self, sink: Sink) -> bool:
-        """Whether all is out."""
+        """Write waiting events. Returns whether none is left."""
         while self._waiting:
             batch = [self._waiting[at] for at in range(min(_BATCH, len(self._waiting)))]
             try:
                 taken = sink.write([encode(event) for event in batch], self.run)
-            except Exception:  # noqa: BLE001 - a sink of somebody else's
+            except Exception:  # noqa: BLE001 - a sink may be the application's
                 _log.exception("audit: events could not be written; they are tried again")
                 return False
             for _ in range(taken):

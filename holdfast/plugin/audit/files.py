@@ -1,4 +1,4 @@
-"""FileEvents: events as lines of files. Written by whole lines; a reader ignores one that a kill has cut."""
+"""FileEvents: events as lines of files. Whole lines are written; a reader ignores a line that a kill has cut."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ _TROUBLE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class FileEvents:
-    """A folder of files `<member>-<run>-<number>.jsonl`, one event a line; it is made if it is missing.
+    """A folder of files `<member>-<run>-<number>.jsonl`, one event a line. The folder is created if it is missing.
 
-    A file is never written again once the next one has begun, and no two processes write to one. Nothing is deleted.
+    Once the next file has begun, a file is never written again. No two processes write to one file. holdfast deletes
+    none of them.
 
     Args:
-        folder: where; all members of a group may use the same.
-        rotate_bytes: a file that has grown to that size is followed by another.
-        rotate_s: so is one that is so old.
+        folder: the folder; all members of a group may use the same.
+        rotate_bytes: the size in bytes at which the next file begins.
+        rotate_s: the age in seconds at which the next file begins.
 
     Raises:
         SettingError: a value that cannot work.
@@ -51,7 +52,7 @@ class FileEvents:
                 raise SettingError(name, value, "use a number above 0")
 
     def open(self, member: str, run: str) -> _Files:
-        """Raises SettingError: nothing can be written there."""
+        """Open the run's first file. Raises SettingError: the folder cannot be written to."""
         folder = Path(self.folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -61,9 +62,9 @@ class FileEvents:
 
 
 class _Files:
-    """The files of one run, one after the other. One thread."""
+    """The sink of one run: its files, one after the other. One thread."""
 
-    #: What cannot be written waits.
+    #: Lines that cannot be written wait with the emitter; none is lost here.
     lost = 0
 
     def __init__(self, how: FileEvents, stem: Path) -> None:
@@ -73,7 +74,7 @@ class _Files:
         self._trouble_at = -_TROUBLE_S
 
     def write(self, lines: Sequence[str], run: str) -> int:  # noqa: ARG002 - the protocol's signature
-        """Whole lines, in as few calls as can be."""
+        """Write whole lines, in as few calls as possible. See `Sink.write`."""
         try:
             full = self._bytes >= self._how.rotate_bytes or SYSTEM_CLOCK.now() >= self._old_at
             if self._file < 0 or (full and self._bytes):
@@ -81,8 +82,8 @@ class _Files:
                 self._file = self._next()
             return self._append([f"{line}\n".encode() for line in lines])
         except OSError as error:
-            if not self._is_empty():  # as long as a disk is full, each try would leave another empty file on it
-                self._shut()  # the last line may be cut: the next file begins with a whole one
+            if not self._is_empty():  # else each try on a full disk would leave one more empty file
+                self._shut()  # the last line may be cut; the next file begins with a whole line
             now = SYSTEM_CLOCK.now()
             if now >= self._trouble_at + _TROUBLE_S:
                 self._trouble_at = now
@@ -90,7 +91,7 @@ class _Files:
             return 0
 
     def close(self, deadline: Deadline | None) -> None:  # noqa: ARG002 - the protocol's signature
-        """Nothing is on its way."""
+        """Close the file. No line is on its way."""
         self._shut()
 
     # ---- inside
@@ -122,7 +123,7 @@ class _Files:
         return file
 
     def _is_empty(self) -> bool:
-        """Whether the file is open, and nothing was written to it."""
+        """Whether the file is open and has no bytes."""
         if self._file < 0:
             return False
         try:

@@ -1,4 +1,4 @@
-"""LoopAudit: the same events from a loop that is not ours, so that both can be held against each other."""
+"""LoopAudit: the same events from a loop without holdfast, so that a report can compare both."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ Where = tuple[str, int]
 
 
 class LoopAudit:
-    """The events of a loop that is not holdfast's. The loop is taken at its word, and must not say more than what has
-    happened.
+    """Writes the events of a consumer loop that does not use holdfast. The report trusts the loop: it must state only
+    what has happened.
 
-    Any thread. No call waits, but for the first and the last. A forked child is a run of its own, with partitions of
-    its own: it begins with the first call there, which may raise SettingError as this one does.
+    Any thread. Only the constructor and `stopped` wait. A forked child is a run of its own, with partitions of its own:
+    the run begins with the child's first call, which waits, and may raise SettingError as the constructor does.
 
     Args:
         audit: as for `Holdfast`.
         group: the consumer group's name.
-        source: what events call it.
+        source: the loop's name in events.
 
     Raises:
-        SettingError: nothing can be told there.
+        SettingError: the destination of the events cannot be written to.
     """
 
     def __init__(self, audit: Audit, group: str, *, source: str = "loop") -> None:
@@ -48,13 +48,14 @@ class LoopAudit:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        #: Partitions that it has: where they stand, and the ends of their logs.
+        #: Partition of the loop -> [committed position, end of the log]; None: not known.
         self._stands: dict[Partition, list[int | None]] = {}
         self._assigns = self._open = False
         self._look_at = 0.0
 
     def _ours(self) -> Book:
-        """The book of this process, with its beginning told: a child that says nothing is no run."""
+        """This process's book, started. It starts with the first call, so that a forked child that reports nothing is
+        no run."""
         if not self._open:
             with self._lock:
                 if not self._open:
@@ -72,7 +73,12 @@ class LoopAudit:
         self.stopped(error)
 
     def assigned(self, positions: Mapping[Where, int | None], ends: Mapping[Where, int] | None = None) -> None:
-        """Tell that these partitions came, and where they are read from. None: not known."""
+        """Report assigned partitions.
+
+        Args:
+            positions: partition -> the offset from which it is read; None: not known.
+            ends: partition -> the end of its log, as far as known.
+        """
         with self._lock:
             self._assigns = True
             for where, position in positions.items():
@@ -81,8 +87,12 @@ class LoopAudit:
         self._ours().acquired(places, "assigned")
 
     def revoked(self, wheres: Iterable[Where], trigger: str = "revoked") -> None:
-        """Tell that these partitions are gone, with what was committed last. Say `lost` where the group had taken them
-        before."""
+        """Report partitions that the loop has no more, with the positions that it committed last.
+
+        Args:
+            wheres: the partitions.
+            trigger: "revoked"; "lost" if the group had taken them away before.
+        """
         with self._lock:
             partitions = [Partition(*where) for where in wheres]
             places = [self._place(partition) for partition in partitions]
@@ -100,15 +110,15 @@ class LoopAudit:
         began_ms: int | None = None,
         outcome: Outcome = Outcome.HANDLED,
     ) -> None:
-        """Tell that the handler of that record has ended; `outcome` says how.
+        """Report that a handler has ended with a record.
 
         Args:
-            topic: its topic; partition and offset likewise.
-            partition: a number.
-            offset: in its log.
-            key: its business key; told where `Audit.keys` asks for it.
-            began_ms: when, wall clock; None: just now.
-            outcome: `failed` for an attempt, `dead_lettered` for what was put away.
+            topic: the record's topic.
+            partition: the number of its partition.
+            offset: its offset.
+            key: its business key; written if `Audit.keys` asks for keys.
+            began_ms: when the handler began, wall clock, milliseconds since 1970; None: now.
+            outcome: `FAILED` for a failed attempt, `DEAD_LETTERED` for a record that became a dead letter.
         """
         now = wall_ms()
         keys = ((offset, key),) if key is not None and self._book.keys else ()
@@ -117,13 +127,20 @@ class LoopAudit:
         self._ours().add(owner, outcome, (range(offset, offset + 1),), times, keys)
 
     def absent(self, topic: str, partition: int, first: int, after: int) -> None:
-        """The log has no records from `first` up to, without, `after`. A loop that does not say so has lost them."""
+        """Report that the log has no records from `first` to `after`, exclusive. Without this call the report counts
+        these offsets as lost."""
         now = wall_ms()
         self._ours().add(Unowned(Partition(topic, partition)), Outcome.ABSENT, (range(first, after),), (now, now))
 
     def committed(self, positions: Mapping[Where, int], ends: Mapping[Where, int] | None = None) -> None:
-        """Everything below is done, by the loop's own word. Told each `progress_s`, and when partitions go. What is not
-        assigned is passed over, where the loop says what is."""
+        """Report that all records below these positions are done. An event is written every `progress_s`, and when
+        partitions go.
+
+        Args:
+            positions: partition -> the committed offset. Once the loop has called `assigned`, partitions that are not
+                assigned are ignored.
+            ends: partition -> the end of its log, as far as known.
+        """
         with self._lock:
             for at, numbers in enumerate((positions, ends or {})):
                 for where, number in numbers.items():
@@ -138,12 +155,16 @@ class LoopAudit:
             self._ours().stands(places)
 
     def stopped(self, error: BaseException | None = None) -> None:
-        """The loop has ended, and has told everything. Waits for the sink, for `Audit.close_s` at most. Idempotent."""
+        """Report the end of the loop. Waits for the sink, at most `Audit.close_s`. Idempotent.
+
+        Args:
+            error: the error that ended the loop; None: it was asked to stop.
+        """
         self._book.stop(clean=error is None, error=None if error is None else type(error).__name__)
 
     @property
     def dropped(self) -> int:
-        """Events that were given up."""
+        """How many events were dropped: the buffer was full, or the sink has lost them."""
         return self._book.emitter.dropped
 
     def _place(self, partition: Partition) -> AuditPartition:

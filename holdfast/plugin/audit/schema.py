@@ -1,8 +1,8 @@
-"""The audit's events: what a consumer tells of its work, as values and as JSON. See docs/operations/audit.md.
+"""The audit's events, as values and as JSON. See docs/operations/audit.md.
 
-One JSON object an event: a line of a file, or the value of a message in Kafka (key: the run). All have the stamp's
-fields and `kind`; the rest is the kind's. Fields that a reader does not know are to be ignored, kinds too: version 1
-may grow, and what is there keeps its meaning.
+An event is one JSON object: a line of a file, or the value of a Kafka message (its key is the run). All events have the
+stamp's fields and `kind`; the other fields depend on the kind. A reader ignores fields and kinds that it does not know:
+version 1 may get more of them, and existing ones keep their meaning.
 """
 
 from __future__ import annotations
@@ -23,37 +23,38 @@ VERSION = 1
 
 
 class Outcome(StrEnum):
-    """The outcome of the records of a span. All but FAILED, EXPIRED and CLIENT_SKIPPED cover their offsets: they are
-    accounted for."""
+    """The outcome of the records of a span. All but FAILED, EXPIRED and CLIENT_SKIPPED cover their offsets: the report
+    counts these offsets as accounted for."""
 
-    #: The handler ended well, once for each record: an execution. Of a loop of one's own: it said so.
+    #: The handler returned, once for each record: an execution. From an own loop: the loop has reported so.
     HANDLED = "handled"
-    #: A duplicate, known by its position or by its business key: nothing ran.
+    #: A duplicate, found by its position or by its business key: no handler ran.
     SKIPPED_POSITION = "skipped_position"
     SKIPPED_KEY = "skipped_key"
-    #: It failed for good, and its dead letter is acknowledged; or the broker brings it again as another record.
+    #: The record failed for good, and its dead letter is acknowledged.
     DEAD_LETTERED = "dead_lettered"
+    #: The broker delivers it again, as another record.
     SENT_BACK = "sent_back"
-    #: An attempt failed. Covers nothing: what becomes of the record is another span.
+    #: An attempt failed. Covers nothing: the record's own outcome is in another span.
     FAILED = "failed"
-    #: The log has no record there (compaction, transaction markers): the source went past without delivering any. Where
-    #: its client may be wrong about that, it was sent back and asked again; see `partition/holes.py` for how often.
+    #: The log has no record there (compaction, transaction markers): the source passed these offsets without delivering
+    #: a record. If its client may be wrong about that, they were fetched again; see `partition/holes.py` for how often.
     ABSENT = "absent"
-    #: The log has deleted what lay there (retention) before it was read. A gap, which is nobody's loss but retention's.
+    #: Retention has deleted the records before they were read: a gap, but none that the consumer has caused.
     EXPIRED = "expired"
-    #: The client had gone past it as if nothing were there, and gave it when it was sent back. Covers nothing: what
-    #: becomes of the record is another span.
+    #: The client had passed the record without delivering it, and delivered it after a seek back. Covers nothing: the
+    #: record's own outcome is in another span.
     CLIENT_SKIPPED = "client_skipped"
 
 
 COVERS_NOTHING = (Outcome.FAILED, Outcome.EXPIRED, Outcome.CLIENT_SKIPPED)
-#: Of spans in which nothing came to its end.
+#: Outcomes whose spans hold no record that has come to its end.
 NO_RECORDS = (*COVERS_NOTHING, Outcome.ABSENT)
 COVERING = frozenset(Outcome) - {*COVERS_NOTHING}
 
 
 def label(partition: Partition) -> str:
-    """A partition's name in events, beside its topic: `3`, or `broker-a-3` where brokers number their own."""
+    """A partition's name in events, beside its topic: `3`, or `broker-a-3` where each broker numbers its own queues."""
     return f"{partition.broker}-{partition.number}" if partition.broker else str(partition.number)
 
 
@@ -64,13 +65,13 @@ class Stamp:
     group: str
     #: The member's name, for people; two runs may have the same.
     member: str
-    #: One start of one process; hexadecimal.
+    #: The id of one start of one process; hexadecimal.
     run: str
-    #: 0, 1, 2 ... in that run. A hole: events that were lost on their way.
+    #: 0, 1, 2 ... in the run. A missing number: the event was lost on its way.
     seq: int
-    #: Milliseconds since 1970, as that machine has it, when the event was made.
+    #: When the event was created: milliseconds since 1970, by the clock of that machine.
     at_ms: int
-    #: How many events that run has given up so far, since its buffer was full or its sink refused them.
+    #: How many events the run has dropped so far, because its buffer was full or its sink refused them.
     dropped: int
 
 
@@ -78,8 +79,8 @@ class Stamp:
 class Span:
     """A run of offsets of one partition with one outcome.
 
-    `records` is less than `next - first` where the log has no record at some of the offsets. Of a source whose offsets
-    say nothing (`Spans.ordered`) both are null.
+    `records` is less than `next - first` if the log has no record at some of the offsets. For a source whose offsets
+    are no positions in a log (`Spans.ordered` is false), `first` and `next` are null.
     """
 
     first: int | None
@@ -87,14 +88,14 @@ class Span:
     next: int | None
     outcome: Outcome
     records: int
-    #: Wall clock, when the first of them was given to its handler, and when the last was seen to have ended.
+    #: Wall clock, milliseconds since 1970: the first record was given to its handler; the last was seen to have ended.
     began_ms: int
     ended_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keyed:
-    """One record's business key, where keys are asked for."""
+    """One record's business key. Only with `Audit.keys`."""
 
     offset: int | None
     key: str
@@ -103,17 +104,17 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPartition:
-    """One partition, as a member stands in it. Offsets are the next one to be read; None: not known."""
+    """One partition and a member's position in it. An offset is that of the next record; None: not known."""
 
     topic: str
     partition: str
-    #: Rises at each change of ownership; None: nobody counts.
+    #: Rises at each change of ownership; None: ownerships are not counted.
     epoch: int | None = None
-    #: Assigned: where reading begins. Otherwise the watermark: everything below is done.
+    #: In `Assigned`: the offset at which reading begins. Else the watermark: all records below it are done.
     position: int | None = None
-    #: The log's end as the client has heard last.
+    #: The end of the log, as the client last heard it from the broker.
     end: int | None = None
-    #: Progress: records that were read and are not settled. Revoked: those in hand, which their handlers may yet end.
+    #: In `Progress`: records that were read and are not done. In `Revoked`: records whose handlers still run.
     in_flight: int | None = None
 
 
@@ -123,27 +124,29 @@ class Started:
 
     kind: ClassVar[str] = "started"
 
-    #: The rebalance protocol; None: nothing is handed out here, or nobody has said.
+    #: The rebalance protocol; None: there is none, or it is not known.
     protocol: str | None
     #: The source's class, or "loop".
     source: str
-    #: Of the emitter: flush_s, progress_s, keys.
+    #: Settings of the audit: flush_s, progress_s, keys.
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """A run ends and has told everything, but for what was dropped. A run without it was killed, or still lives."""
+    """A run ends and has written all its events but the dropped ones. A run without this event was killed, or is still
+    running."""
 
     kind: ClassVar[str] = "stopped"
 
-    #: It was asked to stop, and nothing was left in hand.
+    #: The run was asked to stop, and no handler was left running.
     clean: bool
-    #: Records of all spans that were made, by outcome; holes are no records. What a reader has less is missing.
+    #: Outcome -> number of records in all spans of the run; offsets without a record do not count. A reader that has
+    #: fewer has missed events.
     records: Mapping[str, int]
-    #: Records whose handlers still ran: whether they end is not told.
+    #: Records whose handlers still ran: no event tells their outcome.
     in_hand: int = 0
-    #: The class of the error that ended it.
+    #: The class of the error that ended the run.
     error: str | None = None
 
 
@@ -157,9 +160,10 @@ class Spans:
     partition: str
     epoch: int | None
     spans: Sequence[Span]
-    #: None: keys are not asked for.
+    #: None: `Audit.keys` does not ask for keys.
     keys: Sequence[Keyed] | None = None
-    #: Whether offsets are a log's. If not, gaps and repeated offsets say nothing: records are known by their keys.
+    #: Whether offsets are positions in a log. If not, gaps and repeated offsets mean nothing, and only keys identify
+    #: records.
     ordered: bool = True
 
 
@@ -170,7 +174,7 @@ class Assigned:
     kind: ClassVar[str] = "assigned"
 
     partitions: Sequence[AuditPartition]
-    #: "assigned"; "reset": from there on it is read again on purpose.
+    #: "assigned", or "reset": a reset of the group's offsets makes it read again from `position`, on purpose.
     trigger: str
 
 
@@ -181,18 +185,18 @@ class Revoked:
     kind: ClassVar[str] = "revoked"
 
     partitions: Sequence[AuditPartition]
-    #: "revoked", "lost", "leave", "session lost", or "retaken": taken over anew by the same member.
+    #: "revoked", "lost", "leave", "session lost", or "retaken": the same member takes the partition over again.
     trigger: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalanced:
-    """A `RebalanceReport`, told when its effects are over; see there."""
+    """A `RebalanceReport`, written when the rebalance's effects are over. Its fields are described there."""
 
     kind: ClassVar[str] = "rebalance"
 
     trigger: str
-    #: How many partitions.
+    #: A number of partitions, as `given`.
     gained: int
     given: int
     drained: int
@@ -209,7 +213,7 @@ class Rebalanced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where all partitions stand: a sample of the lag."""
+    """The positions of all partitions: a sample of the lag."""
 
     kind: ClassVar[str] = "progress"
 
@@ -226,14 +230,14 @@ _LISTS: Mapping[str, type[Span | Keyed | AuditPartition]] = {"spans": Span, "key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A stamp, and what it is put on."""
+    """One event: the stamp, and the fields of its kind."""
 
     stamp: Stamp
     body: Body
 
 
 def encode(event: Event) -> str:
-    """One JSON object without line breaks."""
+    """The event as one JSON object, without line breaks."""
     flat: dict[str, Any] = {"v": VERSION, "kind": event.body.kind, **_flat(event.stamp), **_flat(event.body)}
     for name in _LISTS.keys() & flat.keys():
         if flat[name] is not None:
@@ -242,10 +246,10 @@ def encode(event: Event) -> str:
 
 
 def decode(line: str | bytes) -> Event:
-    """The event of that JSON object.
+    """Read an event from its JSON object.
 
     Raises:
-        EventUnreadable: it is none (the line that a killed process could not end, say), or one of a later version.
+        EventUnreadable: the line is no event (a killed process may cut its last line), or one of a later version.
     """
     try:
         flat = json.loads(line)
@@ -272,7 +276,7 @@ def _flat(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the classes ab
 
 
 def _known(kind: type[Any], flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that it has, of those that were found; outcomes as such. Raises ValueError for one that is none."""
+    """Those fields of the object that the class has, with `outcome` converted. Raises ValueError: no such outcome."""
     found = {each.name: flat[each.name] for each in fields(kind) if each.name in flat}
     if "outcome" in found:
         found["outcome"] = Outcome(found["outcome"])

@@ -1,4 +1,4 @@
-"""Audit: whether and how a consumer tells what it does. Frozen; validated at birth."""
+"""Audit: whether and how a consumer writes events about its work. Frozen; validated at construction."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ if TYPE_CHECKING:
 
 Keys = Literal["none", "hashed", "plain"]
 _DIGEST_BYTES = 16
-#: Of a key that is longer, which is anybody's, the beginning and a digest: many of them are one event, and what is
-#: larger than a broker takes would be lost, with all that it tells.
+#: A longer key is written as its beginning and a digest, in characters. A producer may send keys of any length, many of
+#: them share an event, and an event above the broker's message size would be lost with all its keys.
 _LONGEST, _SHOWN = 512, 400
 
 
 class Sink(Protocol):
-    """Where lines go, once it is open. One thread; `write` and `close` never raise."""
+    """An open destination of lines. One thread; `write` and `close` never raise."""
 
     def write(self, lines: Sequence[str], run: str) -> int:
-        """How many of them, from the first on, need not be written again: they are there, on their way, or lost and
-        counted. Less than all: ask again later. Does not wait for long."""
+        """Write lines of the run. Returns how many, from the first on, the sink has taken: they are written, on their
+        way, or lost and counted. The caller offers the rest again later. Does not block for long."""
         ...
 
     @property
     def lost(self) -> int:
-        """How many it had taken and could not deliver."""
+        """How many lines it has taken and could not deliver."""
         ...
 
     def close(self, deadline: Deadline) -> None:
-        """Bring to an end what is on its way."""
+        """Wait for lines on their way, at most until the deadline, and close."""
         ...
 
 
 class EventsTo(Protocol):
-    """A place for events: settings, of which each consumer that is started opens its own sink."""
+    """Settings of a destination for events. Each consumer that starts opens its own sink."""
 
     def open(self, member: str, run: str) -> Sink:
-        """Raises SettingError, OSError: nothing can be written there."""
+        """Open a sink. Raises SettingError, OSError: the destination cannot be written to."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """A consumer's events, and where they go: `Holdfast(source, ..., audit=Audit(FileEvents("/var/log/orders")))`.
+    """Which events a consumer writes, and where: `Holdfast(source, ..., audit=Audit(FileEvents("/var/log/orders")))`.
 
     Raises:
         SettingError: a value that cannot work; names the field, the value and the remedy.
@@ -59,20 +59,20 @@ class Audit:
     events: EventsTo
     #: The member's name in events, for people; None: host and process id.
     member: str | None = field(default=None, kw_only=True)
-    #: Business keys, one for each record that has one: without them nobody can see that a producer has sent something
-    #: twice. "hashed": 16 bytes of BLAKE2 with the salt. They cost memory, room and time by the record; what else is
-    #: told costs by the run of records.
+    #: Whether events have the business key of each record. Without keys, a report cannot show that a producer has sent
+    #: a message twice. "hashed": 16 bytes of BLAKE2 with the salt. Keys cost memory, disk and time for each record; all
+    #: other fields cost them for each run of records.
     keys: Keys = field(default="none", kw_only=True)
-    #: Of hashed keys: all members of a group need the same. None: the group's name, which keeps keys from being
-    #: compared between groups, and not from being guessed.
+    #: The salt of hashed keys; all members of a group need the same. None: the group's name, which prevents comparing
+    #: keys of two groups, but not guessing them.
     salt: str | None = field(default=None, kw_only=True, repr=False)
-    #: How often spans are told: what a kill leaves unknown.
+    #: Seconds between two writes of spans. After a kill, the outcomes of up to that many seconds are unknown.
     flush_s: float = field(default=1.0, kw_only=True)
-    #: How often all partitions' positions are told.
+    #: Seconds between two events with the positions of all partitions.
     progress_s: float = field(default=5.0, kw_only=True)
-    #: Events that wait for their sink at most; more are dropped, and counted.
+    #: How many events may wait for the sink; further ones are dropped, and counted.
     buffer_events: int = field(default=10_000, kw_only=True)
-    #: How long the end of the process waits for the sink.
+    #: Seconds that the end of the process waits for the sink, at most.
     close_s: float = field(default=5.0, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class Audit:
 
 
 def checked(audit: Audit | None) -> Audit | None:
-    """Return `audit`. Raises SettingError: it is none."""
+    """Return `audit`. Raises SettingError: it is neither an Audit nor None."""
     given: object = audit
     if not isinstance(given, Audit | None):
         raise SettingError("audit", given, "use Audit(FileEvents(folder)), or None to do without")
@@ -104,19 +104,19 @@ def checked(audit: Audit | None) -> Audit | None:
 
 
 class KeyWriter:
-    """Business keys as they go into events."""
+    """Converts business keys into the form that `Audit.keys` asks for. Any thread."""
 
     def __init__(self, audit: Audit, group: str) -> None:
         self.wanted = audit.keys != "none"
         self._hashed = audit.keys == "hashed"
-        # BLAKE2 takes up to 64 bytes as its own key: longer salts by their digest.
+        # BLAKE2 accepts a key of up to 64 bytes; the digest of the salt has 64, however long the salt is.
         self._salt = blake2b((audit.salt or group).encode()).digest()
 
     def __call__(self, key: str) -> str:
-        """Write the key as asked for."""
+        """The key as events have it."""
         if not self._hashed:
-            # Half a character, which JSON may bring, by its number: no reader could write it anywhere, and an event
-            # that has one counts as unreadable.
+            # JSON may bring a lone surrogate, which UTF-8 cannot encode, and an event with one counts as unreadable.
+            # Write its code point instead.
             text = key if key.isascii() else key.encode("utf-8", "backslashreplace").decode()
             return text if len(text) <= _LONGEST else f"{text[:_SHOWN]}...{_digest(text)}"
         return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES, key=self._salt).hexdigest()

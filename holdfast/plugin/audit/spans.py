@@ -1,4 +1,4 @@
-"""From records that end in any order to spans of offsets. Pure."""
+"""SpanMerger: merges records that end in any order into spans of offsets. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from holdfast.plugin.audit.schema import COVERING, Outcome, Span
 
-#: Nothing was there to become of.
+#: Outcomes of offsets that have no record.
 _NOTHING = (Outcome.ABSENT, Outcome.EXPIRED)
 
 #: first, next, records, began_ms, ended_ms
@@ -14,10 +14,10 @@ _Range = list[int]
 
 
 class SpanMerger:
-    """Merges the outcomes of records of one partition, until they are taken. Each offset counts as often as it was
-    added.
+    """Merges the outcomes of one partition's records, until `take`. An offset counts as often as it was added.
 
-    Offsets None: the source's say nothing, and only numbers of records are kept.
+    `count` is for sources whose offsets are no positions in a log: only numbers of records are kept, and the spans'
+    offsets are None.
     """
 
     __slots__ = ("_last", "_ranges", "_uncounted")
@@ -28,11 +28,12 @@ class SpanMerger:
         self._uncounted: dict[Outcome, _Range] = {}
 
     def add(self, outcome: Outcome, offsets: range, times: tuple[int, int]) -> None:
-        """A record at each of these offsets; or (ABSENT, EXPIRED) at none. Args: times: began_ms, ended_ms."""
+        """Add a record at each of these offsets; for ABSENT and EXPIRED, offsets without one. `times`: (began_ms,
+        ended_ms)."""
         last = self._last.get(outcome)
         records = 0 if outcome in _NOTHING else len(offsets)
         if last is not None and last[1] == offsets.start:
-            # As in `_count`; this is done for each record that goes its way alone.
+            # The same as `_count`, inlined: each record that is not part of a run passes here.
             began_ms, ended_ms = times
             last[1] = offsets.stop
             last[2] += records
@@ -45,7 +46,7 @@ class SpanMerger:
             self._ranges.setdefault(outcome, []).append(last)
 
     def count(self, outcome: Outcome, records: int, times: tuple[int, int]) -> None:
-        """Records without an offset."""
+        """Add a number of records without offsets."""
         known = self._uncounted.get(outcome)
         if known is None:
             self._uncounted[outcome] = [0, 0, records, *times]
@@ -53,9 +54,9 @@ class SpanMerger:
             _count(known, records, *times)
 
     def take(self) -> list[Span]:
-        """All of it as spans, those with offsets ascending; nothing is left."""
+        """Return everything as spans, those with offsets ascending, and empty the merger."""
         ranges = {outcome: _touching(found) for outcome, found in self._ranges.items()}
-        holes, gone = (ranges.pop(outcome, []) for outcome in _NOTHING)  # which are no records to be put together
+        holes, gone = (ranges.pop(outcome, []) for outcome in _NOTHING)
         if holes and ranges:
             holes = _fill(ranges, holes)
         ranges |= {outcome: found for outcome, found in zip(_NOTHING, (holes, gone), strict=True) if found}
@@ -73,7 +74,7 @@ def _count(known: _Range, records: int, began_ms: int, ended_ms: int) -> None:
 
 
 def _touching(ranges: list[_Range]) -> list[_Range]:
-    """Join ranges that touch; ranges that overlap stay: each is a time of its own."""
+    """Join ranges that touch. Ranges that overlap stay apart: the records ended more than once."""
     ranges.sort()
     found: list[_Range] = []
     for each in ranges:
@@ -86,11 +87,12 @@ def _touching(ranges: list[_Range]) -> list[_Range]:
 
 
 def _fill(ranges: dict[Outcome, list[_Range]], holes: list[_Range]) -> list[_Range]:
-    """Two ranges of one outcome with a hole between them are one; a compacted log would be nothing but ranges of one.
+    """Join two ranges of one outcome across a hole between them. Without it, a compacted log would give a span for
+    each record.
 
-    Not those of an outcome that covers nothing: the hole would be covered by nothing either, and count as a loss.
+    Outcomes that do not cover their offsets are left out: the hole would count as a loss.
 
-    Returns the holes that are left.
+    Returns the holes that remain.
     """
     covering = {outcome: found for outcome, found in ranges.items() if outcome in COVERING}
     ends = {each[1]: (outcome, each) for outcome, found in covering.items() for each in found}

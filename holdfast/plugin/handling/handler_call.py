@@ -1,4 +1,4 @@
-"""HandlerCall: one call of a handler, as a middleware sees it, and a handler that asks for it."""
+"""HandlerCall: one call of a handler, for middlewares, and for handlers that take it as a resource."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerCall:
-    """One call of a handler: one attempt at a record, or at a batch."""
+    """One call of a handler: one attempt at a record or a batch. Frozen; in the thread or task of the handler."""
 
     #: The handler's name.
     handler: str
     #: The consumer group.
     group: str
-    #: Of what the handler gets, in that order; one or more.
+    #: The records that the handler gets, in the same order; at least one.
     records: Sequence[Record]
-    #: Of each record, the business key that it is claimed by, as text (hex digits of bytes that are no UTF-8); or None.
+    #: The business key of each record, as text (hexadecimal for bytes that are not UTF-8); None: claimed without one.
     keys: Sequence[str | None]
     #: Whether the handler gets a list.
     is_batch: bool
-    #: 1 = the first since this process owns the partition. Of a batch, the highest of its records.
+    #: 1: the first attempt since this process owns the partition. In a batch, the highest of its records.
     attempt: int
 
     @property
     def record(self) -> Record:
-        """The record; of a batch, the first."""
+        """The record; in a batch, the first."""
         return self.records[0]
 
     @property
@@ -42,8 +42,8 @@ class HandlerCall:
 
     @property
     def fields(self) -> dict[str, str | int | None]:
-        """For logs and error reports: topic, partition, offset, key, handler, attempt; of a batch, those of its first
-        record, and how many records it has. Nothing of their values but that key."""
+        """For logs and error reports: topic, partition, offset, key, handler, attempt; for a batch, those of its first
+        record, and `records`, their number. The records' values are left out, except the key."""
         place = self.record.partition
         return {
             "topic": place.topic,
@@ -60,15 +60,15 @@ _CURRENT: ContextVar[HandlerCall] = ContextVar("the call of holdfast's that runs
 
 
 def current_call() -> HandlerCall:
-    """The call that runs here. Raises LookupError: none does, or `noted` is no middleware of its app."""
+    """The call in which this thread or task runs. Raises LookupError: there is none, or its app has no `noted`."""
     return _CURRENT.get()
 
 
 def noted(call: HandlerCall) -> Iterator[None]:
-    """A middleware, for `current_call`."""
+    """The middleware that sets `current_call`."""
     token = _CURRENT.set(call)
     try:
         yield
     finally:
-        with suppress(ValueError):  # its task is gone, and it is closed somewhere else
+        with suppress(ValueError):  # the task has ended, and the generator is closed in another context
             _CURRENT.reset(token)

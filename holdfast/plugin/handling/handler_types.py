@@ -1,4 +1,4 @@
-"""Types of `@app.handler(..., value=...)`, for type checkers: the functions that it takes, each returned as it was."""
+"""Types of `@app.handler(..., value=...)`, for type checkers: the functions it accepts, and returns unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TakesValue(Protocol[T]):
     @typing.overload
     def __call__(self, function: Callable[[T], R], /) -> Callable[[T], R]: ...
 
-    @typing.overload  # the next two are alike where T is Record
+    @typing.overload  # the next two overlap if T is Record
     def __call__(  # type: ignore[overload-overlap]
         self, function: Callable[[T, Record], R], /
     ) -> Callable[[T, Record], R]: ...
@@ -28,7 +28,7 @@ class TakesValue(Protocol[T]):
     @typing.overload
     def __call__(self, function: Callable[[Record, T], R], /) -> Callable[[Record, T], R]: ...
 
-    @typing.overload  # with resources, as keyword-only parameters; mypy takes the first one for as broad
+    @typing.overload  # with resources, as keyword-only parameters; mypy believes that the first one covers it
     def __call__(  # type: ignore[overload-cannot-match]
         self, function: Callable[typing.Concatenate[T, ...], R], /
     ) -> Callable[typing.Concatenate[T, ...], R]: ...

@@ -1,4 +1,4 @@
-"""LogPlace: whatever a handler logs says which record it was about."""
+"""LogPlace: log records of a handler have the topic, partition and offset of the record that it handles."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.handling.handler_call import HandlerCall
 
-#: Of the call that this thread or task is in: one for all filters, since `logging.config` makes them by themselves.
+#: `HandlerCall.fields` of the call in this thread or task. Global, since `logging.config` creates filters of its own.
 _FIELDS: ContextVar[Mapping[str, object]] = ContextVar("holdfast_fields")
 _NAMES = ("topic", "partition", "offset", "key", "handler", "attempt", "records")
 
 
 class LogPlace:
-    """A middleware and a filter of `logging`: log records get the place of the Kafka (or RocketMQ) record.
+    """A middleware and a filter of `logging`: log records get the position of the Kafka (or RocketMQ) record.
 
-    `app.use(LogPlace())`, and `addFilter(LogPlace())` at each handler of `logging` that is to write it: two objects or
-    one. Log records have `topic`, `partition`, `offset`, `key` (the business key), `handler`, `attempt`, and `place`,
-    such as `orders-3@4711`; of a batch, those of its first record, and how many `records` it has. Where there is no
-    record, they are None, and `place` is `-`. What a log record has by such a name already stays as it is.
+    Register both: `app.use(LogPlace())`, and `addFilter(LogPlace())` at each `logging` handler that writes it, with one
+    object or two. Log records then have `topic`, `partition`, `offset`, `key` (the business key), `handler`, `attempt`,
+    and `place`, such as `orders-3@4711`; for a batch, those of its first record, and `records`, their number. Outside
+    of a handler they are None, and `place` is `-`. An attribute that a log record has already stays as it is.
 
-    Any thread or task. A thread that a handler starts does not know the place, but for `asyncio.to_thread`.
+    Any thread or task. A thread that a handler starts has no position, except one of `asyncio.to_thread`.
     """
 
     def __call__(self, call: HandlerCall) -> Iterator[None]:
-        """Be the middleware."""
+        """The middleware: keep the call's fields while the handler runs."""
         token = _FIELDS.set(call.fields)
         try:
             yield
@@ -36,7 +36,7 @@ class LogPlace:
             _FIELDS.reset(token)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Be the filter. Returns: True, always."""
+        """The filter: add the fields to the log record. Returns True: it drops no log record."""
         fields = _FIELDS.get(None)
         for name in _NAMES:
             if not hasattr(record, name):

@@ -1,7 +1,7 @@
-"""Parameters of a handler with `value=`: which one gets the record and which one the value, found at the registration.
+"""Parameters of a handler with `value=`: finds at registration which one gets the record and which one the value.
 
 An annotation decides, else a name (`record`, `value`; in batches also `records`, `values`). A single parameter without
-either gets the value. Annotations are often imported for type checkers alone: one that cannot be looked up is ignored.
+either gets the value. Annotations are often imported for type checkers only: one that cannot be resolved is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNIONS = (Union, types.UnionType)
 #: Remedies for a parameter without a role, and for a keyword-only one.
 _NO_ROLE = "is neither the record nor the value: name it record or value, annotate it, or give it a default"
 _NO_RESOURCE = "is no resource: register one of that name above, with @app.resource, or give it a default"
-#: Names in annotations that modules often import for type checkers alone.
+#: Names in annotations that modules often import for type checkers only.
 _KNOWN_NAMES = {
     "Record": Record,
     "Any": Any,
@@ -41,7 +41,7 @@ _KNOWN_NAMES = {
 class Bound(NamedTuple):
     """A handler that gets values."""
 
-    #: Takes a record, or a list of them, and calls the user's function with what its parameters ask for.
+    #: Takes a record or a list of records, and calls the user's function with the arguments that its parameters need.
     call: Callable[[Any], Any]
     reading: Reading
 
@@ -50,10 +50,10 @@ def bind(function: Callable[..., Any], spec: object, *, name: str, batch: bool) 
     """Bind a handler's parameters.
 
     Args:
-        function: the user's.
+        function: the user's function.
         spec: the argument of `value=`.
-        name: the handler's.
-        batch: whether it takes lists.
+        name: the handler's name.
+        batch: whether the handler takes lists.
 
     Raises:
         SettingError: a parameter is neither the record nor the value, or is annotated with another type than the
@@ -115,8 +115,8 @@ class _Parameters:
         ]
 
     def _role(self, parameter: inspect.Parameter) -> Role | None:
-        """Find a parameter's role. None: it has none by its annotation or name. One with a default gets the value by
-        its name alone."""
+        """Find a parameter's role. None: neither its annotation nor its name gives one. A parameter with a default gets
+        a role only by its name, or as a Record."""
         by_name = _ROLES.get(parameter.name)
         item, optional = without_none(annotation_of(parameter, self._names))
         if _is_open(item):
@@ -156,26 +156,26 @@ class _Parameters:
 
 
 def annotation_of(parameter: inspect.Parameter, names: Mapping[str, Any]) -> object | None:
-    """Look a parameter's annotation up in `names`, without what `Annotated` adds. None: there is none, or it cannot be
-    looked up."""
+    """Resolve a parameter's annotation with `names`, without the additions of `Annotated`. None: there is none, or it
+    cannot be resolved."""
     if parameter.annotation is parameter.empty:
         return None
     holder = types.SimpleNamespace(__annotations__={"it": parameter.annotation})
     try:
         return typing.get_type_hints(holder, dict(names))["it"]  # type: ignore[no-any-return]
-    except Exception:  # noqa: BLE001 - text of the user's, for type checkers
+    except Exception:  # noqa: BLE001 - the user's annotation, which may be meant for type checkers only
         return None
 
 
 def names_of(function: Any, kind: object = None) -> dict[str, Any]:  # noqa: ANN401 - anything that can be called
-    """Find the names that the function's annotations may use: its module's names before ours."""
+    """The names that the function's annotations may use. Its module's names come before those known here."""
     function = routine(inspect.unwrap(routine(function)))
     own = {kind.__name__: kind} if isinstance(kind, type) else {}
     return {**_KNOWN_NAMES, **own, **getattr(getattr(function, "__func__", function), "__globals__", {})}
 
 
 def without_none(annotation: object) -> tuple[object, bool]:
-    """Take `| None` off an annotation. Returns: the rest, and whether it was there."""
+    """Remove `| None` from an annotation. Returns: the rest, and whether `| None` was there."""
     if get_origin(annotation) not in _UNIONS:
         return annotation, False
     inner = tuple(each for each in get_args(annotation) if each is not type(None))

@@ -1,7 +1,7 @@
-"""`value=`: how a record's bytes become the value that its handler gets.
+"""`value=`: decodes a record's bytes into the value that its handler gets.
 
 The engine decodes before it calls the handler. A record that cannot be decoded fails like one that its source could not
-read, and its handler is not called. The value is kept with its record: a retry decodes nothing.
+read, and its handler is not called. The value is kept with its record: a retry does not decode again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 #: The attribute of a record that keeps its value, decoded.
 _KEPT = "value="
-#: In the names of types.
+#: The modules in the name of a type.
 _MODULE = re.compile(r"\b(?:\w+\.)+(?=\w)")
 _REMEDY = (
     "give a pydantic model, a msgspec Struct, a dataclass, a TypedDict, or what JSON has (dict, list, str, ...); "
@@ -43,10 +43,12 @@ class Deserializer(Protocol[T_co]):
     """
 
     def deserialize(self, record: Record) -> T_co:
-        """Make the value. Any thread, and several at once; not for a record without a value (a tombstone).
+        """Make the value. Any thread, several at once. Not called for a record without a value (a tombstone).
 
-        Any error means that the record cannot be decoded: it becomes a dead letter at once, as `RecordUnreadable`. An
-        OSError, or an error of holdfast that is `retriable`, says nothing about the record: it is tried again.
+        Raises:
+            OSError, or a HoldfastError that is `retriable`: a fault that is not the record's; it is tried again.
+            Exception: any other error means that the record cannot be decoded. The record becomes a dead letter at
+                once, with `RecordUnreadable` as the reason.
         """
         ...
 
@@ -76,20 +78,20 @@ class Reading:
         """Decode the record's value and keep it, unless it is kept already.
 
         Raises:
-            RecordUnreadable: it cannot be decoded.
-            OSError: and other errors that say nothing about the record, unchanged.
+            RecordUnreadable: the value cannot be decoded.
+            OSError: unchanged, as other errors that are not the record's fault (see `Deserializer.deserialize`).
         """
         kept = vars(record)
         if _KEPT not in kept:
             kept[_KEPT] = self._decode(record)
 
     def read_all(self, records: Sequence[Record]) -> dict[int, Exception]:
-        """Decode each record as `read` does. Returns: the error of each that failed, by its place in the list."""
+        """Decode each record as `read` does. Returns: index in the list -> error, for each record that failed."""
         failures: dict[int, Exception] = {}
         for at, record in enumerate(records):
             try:
                 self.read(record)
-            except Exception as error:  # noqa: BLE001 - of each record its own
+            except Exception as error:  # noqa: BLE001 - each record has its own error
                 failures[at] = error
         return failures
 
@@ -126,7 +128,7 @@ class Reading:
 
 
 def unreadable(record: Record, name: str, error: Exception, *, schema_id: str | None = None) -> RecordUnreadable:
-    """Make the error for a record that the deserializer of that name cannot decode."""
+    """Make the error for a record that the deserializer `name` cannot decode."""
     text = f"the value of the record at {place_of(record)} cannot be decoded by {name}: {type(error).__name__}: {error}"
     return RecordUnreadable(text, schema_id=schema_id)
 
@@ -157,12 +159,12 @@ def deserializer(spec: object) -> Deserializer[Any]:
 
 
 def is_type(spec: object) -> bool:
-    """Whether it is a class, or a type that typing makes of several."""
+    """Whether it is a class, a union, or a generic type."""
     return isinstance(spec, type | types.UnionType) or get_origin(spec) is not None
 
 
 def name_of(kind: object) -> str:
-    """A type's name without its modules, or a function's; of anything else its repr."""
+    """The name of a type without its modules, or of a function; for anything else its repr."""
     if isinstance(kind, type) and get_origin(kind) is None:
         return kind.__name__
     if get_origin(kind) is not None:
@@ -181,10 +183,10 @@ class _Function:
 
 
 class _PlainJson:
-    """JSON as the standard library decodes it, or `record.json()` has done already.
+    """Decodes JSON by the standard library, or takes the value that `record.json()` has decoded before.
 
     Args:
-        kind: the type that the value must have, and no subclass; object = any.
+        kind: the exact type that the value must have; object: any type.
     """
 
     def __init__(self, kind: type) -> None:
@@ -201,7 +203,7 @@ class _PlainJson:
 
 
 def _plain(kind: Any) -> type | None:  # noqa: ANN401 - a type
-    """Find the type for `_PlainJson`. Returns: None if a library has to read it."""
+    """The type for `_PlainJson`; None if a library has to decode it."""
     if kind in (dict[str, Any], list[Any]):
         kind = get_origin(kind)
     made: type | None = object if kind is Any else kind
@@ -209,7 +211,7 @@ def _plain(kind: Any) -> type | None:  # noqa: ANN401 - a type
 
 
 def _reader(kind: Any) -> Callable[[bytes], Any]:  # noqa: ANN401 - a type
-    """Make the function that reads JSON of a type. Raises SettingError."""
+    """Make the function that decodes JSON into a type. Raises SettingError: no installed library can."""
     if kind in (bytes, bytearray):
         raise SettingError("value", kind, "record.value has the bytes: leave value= out")
     try:

@@ -1,4 +1,4 @@
-"""A record that failed for good, on its way to the dead letter topic; and what its headers say. Pure."""
+"""Letter: a record that failed for good, on its way to the dead letter topic, and the headers of the letter. Pure."""
 
 from __future__ import annotations
 
@@ -14,50 +14,52 @@ if TYPE_CHECKING:
     from holdfast.records import Record
 
 PREFIX = "holdfast-"
-#: Put on by sources: the topic where a record was born that comes by the broker's retry topic. Elsewhere it is data.
+#: The origin topic of a record that comes through the broker's retry topic. Sources set it on such records; on any
+#: other record the header is data.
 RETRY_OF = PREFIX + "retry-of"
 
-# Where a record was born. The topic is what we know, never what the record says: a replay sends letters there. The rest
-# of a letter that was replayed into that topic and fails again is kept: it tells people which record was the first.
+# The record's origin. The topic is the one that this process knows, never the one that the record's headers name: a
+# replay sends letters there. The other three are kept if a replayed letter fails again, so that they name the first
+# record.
 _ORIGIN = ("origin-topic", "origin-partition", "origin-offset", "origin-timestamp")
-# What befell it last. These are written anew by every letter.
+# The last failure. Every letter writes these anew.
 _LAST = ("handler", "group", "attempts", "error-type", "error-message", "traceback", "failed-at-ms")
 _TRACEBACK = PREFIX + "traceback"
-#: Which parts of the record the letter lacks, and how many bytes its value has: it was too large.
+#: For a record that is too large: the parts that the letter lacks, and the bytes of the record's value.
 LEFT_OUT, VALUE_BYTES = PREFIX + "left-out", PREFIX + "value-bytes"
-#: Of what could not be decoded, where its value names a schema.
+#: For a record that could not be decoded: the schema that its value names, if it names one.
 _SCHEMA_ID = PREFIX + "schema-id"
-#: All of ours. A record that has one of them is data: a letter has its own instead.
+#: All headers that holdfast writes. On an incoming record they are data: the letter has its own in their place.
 _NAMES = frozenset({RETRY_OF, _SCHEMA_ID, LEFT_OUT, VALUE_BYTES, *(PREFIX + name for name in (*_ORIGIN, *_LAST))})
 
 #: The longest error text in a letter, in bytes: enough to recognise it, too little to push a record over the broker's
-#: size limit. The whole of it is in the log.
+#: size limit. The log has the full text.
 MAX_ERROR_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """A record, where it goes and why."""
+    """A record that failed for good, its dead letter topic, and the reason. Frozen; any thread."""
 
     record: Record
     #: The dead letter topic.
     topic: str
     #: The handler's name.
     handler: str
-    #: What the last attempt raised.
+    #: The error of the last attempt.
     reason: Exception
     #: How many attempts there were.
     attempts: int
     #: The consumer group.
     group: str
-    #: The topic where the record was born, if it came by the broker's retry topic; None = its own.
+    #: The record's origin topic, if it came through the broker's retry topic; None: the topic it was read from.
     born_in: str | None = None
-    #: The letter has not got the record's value, and says so: with it, it was too large for its topic.
+    #: The record's value is left out, because with it the letter was too large for its topic. A header says so.
     without_value: bool = False
 
     @property
     def value(self) -> bytes | None:
-        """The letter's value: the record's, or none."""
+        """The letter's value: the record's, or None if it is left out."""
         return None if self.without_value else self.record.value
 
 
@@ -70,10 +72,10 @@ class Form(NamedTuple):
 
 
 def forms_of(letter: Letter) -> list[Form]:
-    """The ways to write a letter, the largest first: where the topic refuses one for its size, the next one goes.
+    """The forms of a letter, the largest first: if the topic refuses one for its size, the next one is sent.
 
-    At the end is what a replay needs: the record as it is, and its origin. Of a letter without the value it is the
-    record's place, in a letter that has nothing of the record.
+    The last form has the least that a replay needs: the record as it is, and its origin. For a letter without the
+    value, the last form has only the record's topic, partition, offset and timestamp, and nothing of the record itself.
     """
     record, own, ours = letter.record, _theirs(letter.record), _ours(letter)
     short = [each for each in ours if each[0] != _TRACEBACK]
@@ -89,13 +91,13 @@ def forms_of(letter: Letter) -> list[Form]:
 
 
 def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
-    """The record's own headers in their order, then ours; key and value of a letter are the record's, unchanged.
+    """The record's own headers in their order, then holdfast's. A letter's key and value are the record's, unchanged.
 
-    Ours are `holdfast-origin-{topic,partition,offset,timestamp}` and `holdfast-{handler,group,attempts,error-type,
-    error-message,traceback,failed-at-ms}`, UTF-8, numbers in decimal; and `holdfast-schema-id`, where the value could
-    not be decoded and names its schema. A record that was a letter before (replayed into its topic, and failed again)
-    keeps its origin, and of the others has only the latest: headers do not grow with every round. Of a letter without
-    its value, `holdfast-left-out` says so, and `holdfast-value-bytes` how large it is.
+    holdfast's are `holdfast-origin-{topic,partition,offset,timestamp}` and `holdfast-{handler,group,attempts,
+    error-type,error-message,traceback,failed-at-ms}`, UTF-8, numbers in decimal; and `holdfast-schema-id` if the value
+    could not be decoded and names its schema. A record that was a letter before (replayed into its topic, and failed
+    again) keeps its origin; all other headers of holdfast are replaced, so they do not grow with every round. A letter
+    without its value also has `holdfast-left-out`, and `holdfast-value-bytes`, the size of the value.
     """
     return [*_theirs(letter.record), *_ours(letter)]
 
@@ -105,12 +107,12 @@ def _theirs(record: Record) -> list[tuple[str, bytes | None]]:
 
 
 def theirs(headers: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
-    """The headers of the record itself, without those that letters put on."""
+    """The record's own headers, without those that letters add."""
     return [(name, value) for name, value in headers if name not in _NAMES]
 
 
 def _ours(letter: Letter) -> list[tuple[str, bytes | None]]:
-    """The origin first."""
+    """The headers that holdfast adds, those of the origin first."""
     topic, record = _topic_of(letter), letter.record
     own = _origin_in(topic, record) or _born_here(topic, record)
     said = {
@@ -137,15 +139,15 @@ def _topic_of(letter: Letter) -> str:
 
 
 def retried_from(record: Record) -> str:
-    """The topic where a record was born that came by the broker's retry topic. Not to be asked of any other record:
-    there anybody may have put the header on."""
+    """The origin topic of a record that came through the broker's retry topic. Not for any other record: there the
+    header may come from any producer."""
     found = record.header(RETRY_OF) if record.headers else None
     return record.partition.topic if found is None else found.decode("utf-8", "replace")
 
 
 def _origin_in(topic: str, record: Record) -> Sequence[bytes] | None:
-    """The first origin, where the record carries one in full, and it is in that topic; any other is somebody else's, or
-    broken."""
+    """The origin in the record's headers, if all four are there and name this topic. Any other is incomplete, or comes
+    from another application."""
     found = [record.header(PREFIX + name) for name in _ORIGIN]
     whole = [value for value in found if value is not None]
     return whole if len(whole) == len(_ORIGIN) and whole[0] == topic.encode() else None
@@ -153,7 +155,8 @@ def _origin_in(topic: str, record: Record) -> Sequence[bytes] | None:
 
 def _born_here(topic: str, record: Record) -> Sequence[bytes]:
     place = record.partition
-    # The number alone would not tell RocketMQ's brokers apart; nor, of a record that came by a retry topic, the topics.
+    # The number alone is ambiguous: RocketMQ has the same queue numbers at several brokers, and a record from a retry
+    # topic has a position in another topic than its origin's.
     number = f"{place.broker}-{place.number}" if place.broker else str(place.number)
     number = number if topic == place.topic else f"{place.topic}-{number}"
     return [text.encode() for text in (topic, number, str(record.offset), str(record.timestamp_ms))]
@@ -164,5 +167,5 @@ def _message_of(error: Exception) -> str:
     encoded = words_of(error).encode("utf-8", "replace")
     if len(encoded) <= MAX_ERROR_BYTES:
         return encoded.decode()
-    # A character that was cut in two is left out.
+    # "ignore" leaves out a character that the limit has cut in two.
     return encoded[: MAX_ERROR_BYTES - 3].decode("utf-8", "ignore") + "…"

@@ -1,4 +1,4 @@
-"""Delays as people write them, and as they stand in the names of retry topics. Pure."""
+"""Delays as settings write them, and as the names of retry topics have them. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from holdfast.errors import SettingError
 
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
-#: The units of names, the largest that fits first.
+#: The units in names, the largest first: the first that divides the delay is used.
 _NAMES_MS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
 
 
 def seconds_of(delay: str | float | timedelta) -> float:
-    """A delay in seconds. Raises SettingError: it is none, or below a millisecond."""
+    """A delay in seconds. Raises SettingError: not a delay, or below a millisecond."""
     if isinstance(delay, timedelta):
         seconds = delay.total_seconds()
     elif isinstance(delay, str):
@@ -31,14 +31,14 @@ def seconds_of(delay: str | float | timedelta) -> float:
 
 
 def delay_in(topic: str, group: str) -> float | None:
-    """The delay in seconds in the name of one of a group's retry topics, named as `Retry` does by itself; None: it is
-    none of them."""
+    """The delay in seconds that the name of a group's retry topic has, if it follows the default of `Retry.topic_name`;
+    None: the topic is none of them."""
     _, between, delay = topic.rpartition(f".{group}.retry.")
     return seconds_of(delay) if between and _TEXT.fullmatch(delay) else None
 
 
 def name_of(seconds: float) -> str:
-    """A delay as it stands in a topic's name: `10s`, `10min`."""
+    """A delay as a topic's name has it: `10s`, `10min`."""
     ms = round(seconds * 1000)
     unit, factor = next(each for each in _NAMES_MS if ms % each[1] == 0)
     return f"{ms // factor}{unit}"

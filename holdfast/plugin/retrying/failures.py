@@ -1,4 +1,4 @@
-"""Failures of handlers as people need them: a traceback, in the log once for each kind, and bounded in each letter."""
+"""Failures of handlers in the log, with a traceback for the first of each kind, and in letters, with a bounded one."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast")
 
-#: The longest traceback in a letter, in bytes of UTF-8: enough for twenty calls or so. RocketMQ has 32 KiB for all
-#: properties of a message, and a Kafka record is not to grow past its topic's limit for it.
+#: The longest traceback in a letter, in bytes of UTF-8: enough for about twenty calls. RocketMQ has 32 KiB for all
+#: properties of a message, and a traceback must not push a Kafka record over its topic's limit.
 MAX_TRACEBACK_BYTES = 4096
-#: The innermost calls that are told, and the longest single part of them: a line of source, or the error's own text.
+#: How many of the innermost calls are shown, and the most bytes of one part: a line of source, or the error's text.
 _CALLS = 20
 _PART_BYTES = 1024
-#: Kinds that are told apart; a handler may make new classes of errors for ever.
+#: Kinds that are counted apart. It is bounded, since a handler may create new error classes without end.
 _KINDS = 200
 _OURS = "holdfast.plugin."
 
 
 class Failures:
-    """Tells in the log of handlers that failed. One thread."""
+    """Logs failures of handlers. One thread."""
 
     def __init__(self) -> None:
-        #: By handler and error type: how often, and at how many it is told next.
+        #: (handler, error type) -> (failures so far, the count at which the next line is logged).
         self._known: dict[tuple[str, type[Exception]], tuple[int, int]] = {}
 
     def saw(self, handler: str, partition: Partition, offset: int, error: Exception) -> None:
-        """An attempt has failed: the first of its kind is logged with its traceback, then the tenth, the hundredth and
-        so on without."""
+        """Count a failed attempt. The first of its kind is logged with its traceback; the tenth, the hundredth and so
+        on without."""
         kind = (handler, type(error))
         if kind not in self._known and len(self._known) >= _KINDS:
             kind = (handler, Exception)
@@ -59,8 +59,8 @@ class Failures:
 
 
 def _logged(error: Exception) -> tuple[type[BaseException], BaseException, TracebackType | None]:
-    """For a log: the error, or, where its text or that of a cause is long (validators put the record into it), one of
-    its name with the beginning of its text."""
+    """The error for `exc_info`. If its text or a cause's is long (validators put the record into it): an error of the
+    same name with the beginning of the text."""
     found: BaseException | None = error
     seen: list[BaseException] = []
     while found is not None and not any(found is each for each in seen) and len(seen) < _CALLS:
@@ -76,13 +76,13 @@ def _logged(error: Exception) -> tuple[type[BaseException], BaseException, Trace
 
 
 def kind_of(error: BaseException) -> str:
-    """The type of an error, with its module."""
+    """The name of an error's type, with its module."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def words_of(error: BaseException, said: Callable[[BaseException], str] = str) -> str:
-    """Say what an error says of itself. One that cannot even be printed keeps nothing back. Never raises."""
+    """The text of an error, also of one whose `__str__` fails. Never raises."""
     try:
         return said(error)
     except Exception as broken:  # noqa: BLE001 - a __str__ of the application
@@ -90,14 +90,14 @@ def words_of(error: BaseException, said: Callable[[BaseException], str] = str) -
 
 
 def summary_of(error: BaseException) -> str:
-    """Name an error and what it says, in a line. Never raises."""
+    """The type and the text of an error. Never raises."""
     return f"{type(error).__name__}: {words_of(error)}"
 
 
 def traceback_of(error: Exception) -> str:
-    """The end of an error's traceback, `MAX_TRACEBACK_BYTES` of UTF-8 at most: files, source, and the error's text.
+    """The end of an error's traceback, at most `MAX_TRACEBACK_BYTES` of UTF-8: files, source, and the error's text.
 
-    No values of variables, so nothing of the record but what the error's own text says of it. Never raises.
+    Values of variables are left out: only the error's own text can show a part of the record. Never raises.
     """
     kept: deque[bytes] = deque()
     size = 0
@@ -119,12 +119,12 @@ def _parts(error: Exception) -> list[str]:
             type(error), error, _theirs(error.__traceback__), limit=-_CALLS, compact=True
         )
         return list(told.format())
-    except Exception as broken:  # noqa: BLE001 - whatever an error of the application does where it is looked at
+    except Exception as broken:  # noqa: BLE001 - an application's error may raise anything when it is formatted
         return [f"(its traceback cannot be had: {kind_of(broken)})\n"]
 
 
 def _theirs(found: TracebackType | None) -> TracebackType | None:
-    """Without the calls of ours that lead to the handler; all of them, where there is nothing else."""
+    """The traceback without holdfast's calls that lead to the handler; unchanged if it has only those."""
     inner = found
     while inner is not None and str(inner.tb_frame.f_globals.get("__name__", "")).startswith(_OURS):
         inner = inner.tb_next

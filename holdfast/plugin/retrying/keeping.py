@@ -1,6 +1,6 @@
-"""Whether topics where failed records wait keep them: a retry topic until they are due, a dead letter topic for people.
+"""Whether topics keep the failed records in them: a retry topic until they are due, a dead letter topic for people.
 
-Pure. Who asks the broker brings a topic's `Keeping`.
+Pure. The adapter that asks the broker passes a topic's `Keeping`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
     from holdfast.timing import Deadline
 
-#: Less than that beyond the delay is told: as long as no member runs, nothing is read that is due.
+#: A retention that is shorter than the delay and this gets a warning: while no member runs, due records are not read.
 _SPARE_S = 3_600.0
 
 
 class Keeping(NamedTuple):
-    """How a topic keeps its records, as its broker says."""
+    """How a topic keeps its records, as its broker reports it."""
 
     #: Whether compaction deletes all but the last record of each key.
     compacted: bool = False
-    #: How long a record is kept; None = its age deletes nothing.
+    #: Seconds that a record is kept; None: age deletes nothing.
     kept_s: float | None = None
-    #: How many bytes of a partition are kept; None = however many.
+    #: Bytes of a partition that are kept; None: no limit.
     kept_bytes: int | None = None
-    #: The largest record that it takes, in bytes as it is stored; None = not told.
+    #: The largest record that the topic accepts, in bytes as stored; None: not known.
     most_bytes: int | None = None
 
 
@@ -35,41 +35,41 @@ class Flaw(NamedTuple):
     """Something that is wrong with a topic."""
 
     topic: str
-    #: Records are lost for certain, not only by bad luck.
+    #: True: records are certain to be lost. False: they may be.
     fatal: bool
-    #: The setting, as it was found.
+    #: The topic's setting, as `name=value`.
     found: str
     why: str
     remedy: str
 
     def __str__(self) -> str:
-        """In one sentence, for a log or an error."""
+        """The flaw in one sentence, for a log or an error."""
         return f"{self.topic} has {self.found}: {self.why}; {self.remedy}"
 
 
 @runtime_checkable
 class KeepsRecords(Protocol):
-    """Dead letters that can tell whether their topics keep what is put there."""
+    """Dead letters that can check whether their topics keep the records."""
 
     def check_keeping(
         self, delays: Mapping[str, float], origins: Mapping[str, Collection[str]], deadline: Deadline
     ) -> None:
-        """At the start, behind `check`: tell what is wrong with the topics.
+        """Check the topics, at the start, after `check`. Flaws that are not fatal are logged.
 
         Args:
-            delays: the retry topics, and how many seconds a record waits in each.
-            origins: those and the dead letter topics, and the topics whose records come there, as far as named.
+            delays: each retry topic -> the seconds that a record waits in it.
+            origins: each retry and dead letter topic -> the topics whose records go there; patterns are left out.
             deadline: of the start.
 
         Raises:
             TopicUnfit: a retry topic loses records before they are due.
-            SourceUnavailable: it cannot be asked now.
+            SourceUnavailable: the broker cannot be asked now.
         """
         ...
 
 
 def flaws_of_retries(topic: str, delay_s: float, keeping: Keeping) -> Iterator[Flaw]:
-    """Find what makes a retry topic of this delay lose records that wait in it."""
+    """Find settings that make a retry topic of this delay lose records that wait in it."""
     if keeping.compacted:
         why = "compaction deletes all but the last record of a key, and the others are never tried again"
         yield Flaw(topic, True, "cleanup.policy=compact", why, "set cleanup.policy=delete")
@@ -87,14 +87,14 @@ def flaws_of_retries(topic: str, delay_s: float, keeping: Keeping) -> Iterator[F
 
 
 def flaws_of_letters(topic: str, keeping: Keeping) -> Iterator[Flaw]:
-    """Find what makes a dead letter topic lose letters before anybody has looked at them."""
+    """Find settings that make a dead letter topic lose letters before they are read."""
     if keeping.compacted:
         why = "of the dead letters of one key only the last one stays, and those without a key are refused"
         yield Flaw(topic, False, "cleanup.policy=compact", why, "set cleanup.policy=delete")
 
 
 def flaws_of_size(topic: str, keeping: Keeping, origins: Mapping[str, Keeping]) -> Iterator[Flaw]:
-    """Find what the topics whose records come there may take, and this one may not."""
+    """Find whether an origin accepts larger records than this topic. `origins`: the topics whose records go there."""
     larger = {name: each.most_bytes for name, each in origins.items() if each.most_bytes is not None}
     if keeping.most_bytes is not None and larger and (most := max(larger.values())) > keeping.most_bytes:
         origin = min(name for name, each in larger.items() if each == most)
@@ -103,5 +103,5 @@ def flaws_of_size(topic: str, keeping: Keeping, origins: Mapping[str, Keeping]) 
 
 
 def _read_after_s(delay_s: float) -> float:
-    """When a record may be read at the latest, if somebody reads: see `plugin.engine.partition.delays`."""
+    """The latest time at which a running member reads the record: see `plugin.engine.partition.delays`."""
     return delay_s + min(delay_s / 20, 1.0)

@@ -1,6 +1,6 @@
-"""The limit of dead letters: where most of a handler's records fail, it is the handler that is broken, not its records.
+"""The limit of dead letters: if most records of a handler fail, the handler is broken, not the records.
 
-The engine counts and pauses by it: `engine/record/letter_brakes.py`.
+`engine/record/letter_brakes.py` counts and pauses.
 """
 
 from __future__ import annotations
@@ -14,24 +14,27 @@ from holdfast.errors import SettingError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterLimit:
-    """How many records a handler may send to its dead letter topic until that counts as its own fault.
+    """How many records a handler may send to its dead letter topic before the handler is taken to be broken.
 
-    The record with which a limit would be passed is not sent away, and waits. Each process counts for itself.
+    The record that would exceed the limit is not sent to the dead letter topic, and waits. Each process counts for
+    itself.
 
     Raises:
         SettingError: a value that cannot work.
     """
 
-    #: Letters without a record handled well between them.
+    #: Letters without a successfully handled record between them.
     in_a_row: int = 100
-    #: The part of what ended within `over_s` that may be letters; 1.0: only `in_a_row` counts.
+    #: The share of the records that ended within `over_s` that may be letters; 1.0: only `in_a_row` counts.
     share: float = 0.5
+    #: Seconds over which the share is measured.
     over_s: float = 60.0
-    #: The share counts where at least so many records ended.
+    #: The share counts once at least this many records have ended within `over_s`.
     at_least: int = 200
-    #: "pause": nothing more of the handler's topics is taken in, and nothing of it goes to the dead letters, until a
-    #: record that has failed is handled well: each `pause_s` the next of them is tried again. "stop": `run()` raises.
+    #: "pause": the app reads no more of the handler's topics and writes none of its dead letters, until a record that
+    #: has failed is handled. Every `pause_s` the next of these records is tried again. "stop": `run()` raises.
     then: Literal["pause", "stop"] = "pause"
+    #: Seconds between two tries during a pause.
     pause_s: float = 60.0
 
     def __post_init__(self) -> None:
@@ -52,12 +55,12 @@ _LIMIT, _LIMIT_OF_LEASED = DeadLetterLimit(), DeadLetterLimit(then="stop")
 
 
 def limit_for(given: DeadLetterLimit | Literal["default"] | None, *, leased: bool) -> DeadLetterLimit | None:
-    """The limit of one handler, of what was given for it. `leased`: its records are leased. Raises SettingError."""
+    """The limit of one handler, from its argument. `leased`: its records are leased. Raises SettingError."""
     if given == "default":
         return _LIMIT_OF_LEASED if leased else _LIMIT
     if not isinstance(given, DeadLetterLimit | None):
         raise SettingError("dead_letter_limit", given, "use DeadLetterLimit(...), or None for however many")
     if leased and given is not None and given.then == "pause":
-        # What waits would fill the process, and stop all other handlers.
+        # The waiting records would fill the process, and stop all other handlers.
         raise SettingError("dead_letter_limit.then", "pause", "use 'stop': a source of leased records delivers on")
     return given

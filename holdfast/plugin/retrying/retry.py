@@ -1,4 +1,4 @@
-"""Retry: when a failed record is tried again. tenacity computes; the engine's timers wait."""
+"""Retry: when a failed record is tried again. tenacity computes the wait; the engine's timers do the waiting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Retry:
     """A policy of attempts with exponential backoff, jitter and a cap.
 
-    While a record waits, only its own lane waits with it: other keys (or partitions) go on.
+    While a record waits for its next attempt, only records of its key (or of its partition, as `Settings.ordering`
+    says) wait behind it.
 
     Raises:
         SettingError: a value that cannot work.
@@ -32,25 +33,26 @@ class Retry:
 
     #: Attempts in all, the first one included.
     attempts: int = 3
+    #: Seconds before the second attempt; each further wait is `multiplier` times longer, up to `wait_max_s`.
     wait_initial_s: float = 0.2
     wait_max_s: float = 30.0
     multiplier: float = 2.0
-    #: Up to that much is added by chance, lest failures that began together come back together.
+    #: A random number of seconds up to this is added, so that records that failed together are not tried together.
     jitter_s: float = 0.1
     #: Errors that are tried again; all others fail the record at once.
     retry_on: tuple[type[Exception], ...] = (Exception,)
     #: Exceptions to `retry_on`. `Unretriable` is always one.
     give_up_on: tuple[type[Exception], ...] = ()
-    #: Kafka: when those attempts are used up, the record goes to the first of as many retry topics and is tried again
-    #: after that delay ("10s", "1min", seconds, a timedelta), then to the next one. Others do not wait for it, so it
-    #: loses its place in the order.
+    #: Kafka: delays ("10s", "1min", seconds, a timedelta), a retry topic for each. When the attempts are used up, the
+    #: record goes to the first retry topic and is tried again after its delay, then to the next. Other records do not
+    #: wait for it, so it loses its place in the order.
     topics: Sequence[str | float | timedelta] = ()
-    #: What a retry topic is called. Other groups that fail on the same record have topics of their own.
+    #: The name of a retry topic. It has the group, so that groups that fail on the same record do not share topics.
     topic_name: str = "{topic}.{group}.retry.{delay}"
 
     @property
     def delays_s(self) -> tuple[float, ...]:
-        """Of the retry topics, in seconds."""
+        """The delays of the retry topics, in seconds."""
         return tuple(map(seconds_of, self.topics))
 
     def __post_init__(self) -> None:
@@ -71,15 +73,15 @@ class Retry:
             )
 
     def may_cure(self, error: Exception) -> bool:
-        """Whether an error is one that is tried again at all."""
+        """Whether a record that failed with this error may be tried again."""
         return not isinstance(error, (Unretriable, *self.give_up_on)) and isinstance(error, self.retry_on)
 
     def wait_s(self, attempt: int, error: Exception, chance: Random = MACHINE.random) -> float | None:
-        """Seconds to wait after the failed attempt of that number (1, 2, ...), or None: do not try again.
+        """Seconds to wait before the next attempt; None: do not try again. Any thread.
 
         Args:
-            attempt: which failed.
-            error: what it raised.
+            attempt: the number of the failed attempt: 1, 2, ...
+            error: the error that it raised.
             chance: draws the jitter.
         """
         if not self.may_cure(error):
@@ -88,15 +90,15 @@ class Retry:
         state.attempt_number = attempt
         if tenacity.stop_after_attempt(self.attempts)(state):
             return None
-        # Not wait_exponential_jitter: its argument for the first wait was renamed, with a warning at each use.
+        # Not wait_exponential_jitter: tenacity renamed its argument for the first wait, with a warning at each use.
         wait = tenacity.wait_exponential(multiplier=self.wait_initial_s, max=self.wait_max_s, exp_base=self.multiplier)
-        # Beyond 1,024 attempts tenacity takes the power for too large a number, and says the longest wait.
+        # Beyond 1,024 attempts the power overflows, and tenacity returns the longest wait.
         waits_s = float(wait(state)) if self.wait_initial_s else 0.0
         return min(waits_s + chance.uniform(0, self.jitter_s), self.wait_max_s)
 
 
 def _errors(name: str, said: object) -> tuple[type[BaseException], ...]:
-    """One class of errors, or several. Raises SettingError: that would be found out by the first record that fails."""
+    """One class of errors or several, as a tuple. Raises SettingError here rather than at the first failed record."""
     found = (said,) if isinstance(said, type) else tuple(said) if isinstance(said, list | tuple) else ()
     if not all(isinstance(each, type) and issubclass(each, BaseException) for each in found) or (
         not found and said not in ((), [])
@@ -106,5 +108,5 @@ def _errors(name: str, said: object) -> tuple[type[BaseException], ...]:
 
 
 _NOTHING = tenacity.Retrying()
-#: For calls of our own that have to succeed some day: dead letters, the store, the broker.
+#: For holdfast's own calls, which are repeated until they succeed: dead letters, the store, the broker.
 BACKOFF = Retry(attempts=1_000_000_000, wait_initial_s=0.1, wait_max_s=5.0, jitter_s=0.1)

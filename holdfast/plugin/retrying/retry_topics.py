@@ -1,7 +1,7 @@
-"""Retry topics: where a record goes that has failed in place, for how long it stays there, and whose it is. Pure.
+"""Retry topics: where a record goes when its attempts in place have failed, and how long it waits there. Pure.
 
-What comes of such a topic is known by the topic's name alone: the handler, the scope of the business key, how often it
-was tried and where it goes next. No header decides any of that (`docs/explanation/trust.md`).
+The topic's name alone determines the handler of its records, the scope of their business keys, how often they were
+tried, and the next topic. No header decides any of that (`docs/explanation/trust.md`).
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class Step:
     """One retry topic."""
 
     topic: str
-    #: The topic whose records it brings again.
+    #: The origin topic of its records.
     born_in: str
-    #: How long a record stays there before it is handed out.
+    #: Seconds that a record waits there before it is handled again.
     delay_s: float
-    #: How often a record was tried that has come so far.
+    #: Attempts that a record has had when it arrives there.
     attempts_before: int
 
 
 def steps_of(topics: Sequence[str], retry: Retry, group: str) -> list[Step]:
-    """The retry topics of one handler; of each of its topics in their order.
+    """The retry topics of one handler, for each of its topics in the order of the delays.
 
     Raises:
-        SettingError: a pattern among its topics, or a name that Kafka does not take.
+        SettingError: a pattern among its topics, or a name that Kafka does not accept.
     """
     steps = []
     for topic in topics if retry.topics else ():
@@ -62,17 +62,17 @@ def steps_of(topics: Sequence[str], retry: Retry, group: str) -> list[Step]:
 
 
 def check_retry(topics: Sequence[str], retry: Retry, group: str, *, able: bool, letters: object) -> None:
-    """When a handler is registered.
+    """Check a handler's retry policy when it is registered.
 
     Args:
-        topics: its topics.
+        topics: the handler's topics.
         retry: its policy.
         group: the consumer group.
-        able: whether the source can have retry topics.
-        letters: what the application has given for its dead letters; None = the source's own brokers get them.
+        able: whether the source supports retry topics.
+        letters: the application's `dead_letters`; None: the source's own brokers get them.
 
     Raises:
-        SettingError: retry topics cannot be had here, or see `steps_of`.
+        SettingError: the source or `letters` does not allow retry topics; or as `steps_of`.
     """
     if retry.topics and not able:
         raise SettingError(
@@ -93,19 +93,19 @@ def check_retry(topics: Sequence[str], retry: Retry, group: str, *, able: bool, 
 
 @dataclass(frozen=True, slots=True)
 class RetryTopics:
-    """All of an app."""
+    """All retry topics of an app."""
 
-    #: By the retry topic's name.
+    #: Name of a retry topic -> its step.
     steps: Mapping[str, Step]
-    #: By the topic in which a record has failed, a retry topic or its origin: where it goes.
+    #: Topic in which a record has failed (a retry topic or its origin) -> the topic that it goes to.
     following: Mapping[str, str]
 
     @classmethod
     def of(cls, handlers: Iterable[tuple[Sequence[str], Retry]], group: str, taken: Iterable[str]) -> RetryTopics:
-        """Of all handlers' topics and policies. `taken`: topics that cannot be retry topics.
+        """Build them from all handlers' topics and policies. `taken`: names that a retry topic must not have.
 
         Raises:
-            SettingError: two of one name, or one whose name is taken.
+            SettingError: two retry topics have the same name, or a name is taken.
         """
         steps: dict[str, Step] = {}
         following, known = dict[str, str](), set(taken)
@@ -128,15 +128,15 @@ class RetryTopics:
         return bool(self.steps)
 
     def born_in(self, topic: str) -> str:
-        """The topic where what comes of that one was born: its own, unless it is a retry topic."""
+        """The origin topic of records read from `topic`: the topic itself, unless it is a retry topic."""
         step = self.steps.get(topic)
         return topic if step is None else step.born_in
 
     def attempts_before(self, topic: str) -> int:
-        """How often what comes of that topic was tried before."""
+        """How often records of this topic were tried before they came here."""
         step = self.steps.get(topic)
         return 0 if step is None else step.attempts_before
 
 
-#: Of an app that has none.
+#: For an app without retry topics.
 NO_RETRY_TOPICS = RetryTopics(MappingProxyType({}), MappingProxyType({}))

@@ -97,7 +97,7 @@ class Record(_Fields):
         return len(self.key or b"") + len(self.value or b"") + (size_of_headers(self.headers) if self.headers else 0)
 
     def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - as a tuple's, but for names
-        """As a tuple's. Raises TypeError for a name: a record is no dictionary."""
+        """Index like a tuple. Raises TypeError for a name: a record is no dictionary."""
         if isinstance(index, str):
             raise TypeError(f"a record has no fields: record.json()[{index!r}], or value=Order, which decodes it")
         return super().__getitem__(index)

@@ -276,7 +276,7 @@ def _flat(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the classes ab
 
 
 def _known(kind: type[Any], flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Those fields of the object that the class has, with `outcome` converted. Raises ValueError: no such outcome."""
+    """The object's fields that the class has, with `outcome` converted. Raises ValueError: no such outcome."""
     found = {each.name: flat[each.name] for each in fields(kind) if each.name in flat}
     if "outcome" in found:
         found["outcome"] = Outcome(found["outcome"])

@@ -78,7 +78,8 @@ class Foreign(Watcher):
             stage.judges.begins(log, offset)
         before = self._own.get((member, partition))
         self._own[member, partition] = offset
-        if it is not None and self._replays(it, partition, offset):
+        replays = it is not None and self._replays(it, partition, offset)
+        if replays:
             stage.judge_commits()
             stage.judges.goes_on(stage.log(partition), offset)
         stands = self._stands.pop(partition, None)
@@ -87,7 +88,7 @@ class Foreign(Watcher):
         if offset == stands.offset and self._adopts(it, partition, offset):
             stage.judge_commits()  # those before it
             stage.judges.goes_on(stands.log, offset)
-        elif offset == before:
+        elif offset == before and not replays:
             self._judge_anew(it, partition, offset, stands)
 
     # ---- inside
@@ -96,7 +97,10 @@ class Foreign(Watcher):
         """Whether its loop has had the group go back to that offset."""
         family = it.engine.family if it.stage.world.loop is not None and it.engine is not None else None
         owner = family.owners.get(partition) if isinstance(family, Partitioned) else None
-        return owner is not None and owner.cut == offset and owner.phase is Phase.ADOPTING
+        if owner is None or not isinstance(family, Partitioned):
+            return False
+        begins = owner.phase is Phase.ADOPTING and owner.cut == offset
+        return begins or (family.ours.wishes.get(partition) == offset < owner.ledger.watermark)  # committed first
 
     @staticmethod
     def _adopts(it: Actor, partition: Partition, offset: int) -> bool:

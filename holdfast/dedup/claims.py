@@ -6,12 +6,12 @@ Three kinds of fact live in a store, each under a namespace:
 own time, has passed. A dead session is never revived.
 
 *Position*, one a partition: `epoch`, `owner`, `done` (a watermark and what is done above it) and `running`: offsets
-that an owner handed over while they were still in its hands. It is *begun* once an owner has said where the group
-stands there, by `drop` or `mark`, be it at 0. One that was acquired and no more is not: its group has yet to begin.
+that an owner handed over while they were still in its hands. It is *begun* once an owner has stated the group's offset
+there, by `drop` or `mark`, even if that is 0. A position that was only acquired is not begun.
 
 *Key*, one a business key: absent, claimed by (session, token), or done, perhaps with a result: text that is kept as
-long as the key is done. A token is one record under one ownership, so
-two records of one key are never both NEW, and a record does not inherit what it held under an earlier ownership.
+long as the key is done. A token is one record under one ownership. Two records of one key are therefore never both NEW,
+and a record does not inherit what it held under an earlier ownership.
 
 | call | if | then | reply |
 |---|---|---|---|
@@ -38,7 +38,7 @@ two records of one key are never both NEW, and a record does not inherit what it
 | finish(key, token) | done, or held by this (session, token) (the session may be dead) | done | ok |
 | | absent or its holder's session is dead, and the session lives: a failover has lost the claim | done | ok |
 | | else | - | FENCED |
-| finish(key, token, result) | done, by whomever | - | DONE |
+| finish(key, token, result) | done, by this record or another | - | DONE |
 | | held by this (session, token) (the session may be dead) | done, with the result | NEW |
 | | absent or its holder's session is dead, and the session lives | done, with the result | NEW |
 | | else | - | FENCED |
@@ -46,11 +46,12 @@ two records of one key are never both NEW, and a record does not inherit what it
 | | else | - | None |
 | unclaim(key, token) | held by this (session, token) | absent | - |
 
-A store may lose what it has acknowledged (a failover to a replica that was behind). Nobody takes a key or a position over
-from a session that lives, so what is gone under one was lost and not taken: it stays with who had it. A session at such a store
-says all marks of what it owns once more when it notices, and as it lets a position go; what it has let go lately it says
-again before it acquires that anew. It says beside them since which drop they are: a position that has not heard of that
-drop forgets what it has before it takes them, or what is replayed on purpose would be done again.
+A store may lose what it has acknowledged (a failover to a replica that was behind). No session takes a key or a
+position over from a session that lives. A claim or an ownership that is missing while its session lives was therefore
+lost by the store, and stays with that session. A session that notices a failover sends all marks of its positions
+again. It also does so when it lets a position go, and it repeats a recent `let_go` before it acquires that position
+again. Beside the marks it names the last drop that they follow. A position that lacks that drop first forgets what it
+has: otherwise records that are to be replayed on purpose would count as done.
 
 A call without an answer raises StoreUnavailable and says nothing; it is asked again until it is answered or the session
 is lost. Each call carries the session's *call generation*: after a call without an answer the session raises it, and
@@ -76,7 +77,7 @@ class Verdict(Enum):
 
     NEW = "N"  #: yours: run the handler
     DONE = "D"  #: handled before: skip
-    BUSY = "B"  #: another record or a living session has it: ask again later, and do not acknowledge
+    BUSY = "B"  #: another record holds it, and its session lives: ask again later, and do not acknowledge
     FENCED = "F"  #: you have been taken over: drop your result
 
 
@@ -125,12 +126,12 @@ class Acquired(NamedTuple):
     watermark: int  #: every offset below is done
     done: AbstractSet[int]  #: offsets from the watermark on that are done; may be millions: see OffsetSet
     running: frozenset[int]  #: offsets that former owners may still be working on: `poll` for them
-    #: With the epoch it is a fence, the store's milliseconds since 1970 or more, which goes on rising where epochs begin
-    #: anew or go back: another namespace, a topic made again, a store that lost data; 0 = it cannot say.
+    #: `born_ms` + `epoch` is a fence: the store's milliseconds since 1970, or more. It goes on rising where epochs
+    #: begin anew or go back: another namespace, a topic made again, a store that lost data. 0 = the store has none.
     born_ms: int = 0
-    #: After a `drop`: offsets below were done or running before it, so what comes of them is replayed on purpose.
+    #: After a `drop`: offsets below were done or running before it, so their records are replayed on purpose.
     again: int = 0
-    begun: bool = False  #: the watermark is what an owner has said; else nobody has, and it is 0
+    begun: bool = False  #: an owner has stated the watermark; False = none has, and the watermark is 0
     since: Since = NEVER  #: the last drop
 
 
@@ -139,9 +140,9 @@ class Mark(NamedTuple):
 
     partition: str
     epoch: int
-    watermark: int  #: as far as the owner knows; the store takes it from the owner only
+    watermark: int  #: every offset below is done, as far as the owner knows; the store takes it from the owner only
     offsets: Collection[int]  #: newly done, ascending, also those below the watermark; see Runs
-    #: Of an ownership that was let go: what is done is noted, and a store that has lost the `let_go` does not take the
+    #: The ownership was let go: the offsets are noted as done, and a store that has lost the `let_go` does not take the
     #: partition for owned again.
     former: bool = False
 
@@ -150,17 +151,17 @@ class Standing(NamedTuple):
     """All that an owner knows to be done in its position, for a store that may have lost it."""
 
     mark: Mark
-    since: Since  #: the last drop that it knows of: all of it is since then
-    again: int  #: as of `Acquired`
+    since: Since  #: the last drop that the owner knows of; all of the mark was done after it
+    again: int  #: as in `Acquired`
 
 
 class LetGo(NamedTuple):
-    """The end of an ownership. `epoch` 0 = whichever it is (an acquire whose answer never came)."""
+    """The end of an ownership. `epoch` 0 = the current one, whatever its epoch (an acquire whose answer never came)."""
 
     partition: str
     epoch: int
     unacked: Sequence[int]  #: started, and their mark not acknowledged
-    #: The epoch with which those will be marked or released; 0 = that of the ownership.
+    #: The epoch with which the unacked offsets will be marked or released; 0 = that of the ownership.
     known_as: int = 0
 
 
@@ -173,7 +174,7 @@ class AskInHand(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """Somebody has reset the group to `offset`: what is done from there on is to be forgotten."""
+    """The group was reset to `offset`: forget what is done from there on."""
 
     partition: str
     epoch: int
@@ -181,14 +182,15 @@ class Drop(NamedTuple):
 
 
 class InHand(NamedTuple):
-    """The reply to a `Poll`; offsets in neither set are still being worked on."""
+    """The reply to an `AskInHand`; offsets in neither set are still being worked on."""
 
     done: frozenset[int]
     yours: frozenset[int]
 
 
 class Turned(NamedTuple):
-    """The replies to a `turn`, each as of its own call; or why there is none, if the store refused that one alone."""
+    """The replies to a `turn`: for each of its three calls the reply, or the error, if the store refused that call
+    alone."""
 
     finished: Sequence[Verdict] | StoreError
     fenced: Sequence[frozenset[int]] | StoreError
@@ -215,7 +217,7 @@ class ClaimSession(Protocol):
         ...
 
     def renew(self) -> bool:
-        """Renew now, besides the thread that does it: the one call that needs no reason. False = the session is lost."""
+        """Renew now, in addition to the thread that renews. Allowed at any time. False = the session is lost."""
         ...
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
@@ -235,11 +237,11 @@ class ClaimSession(Protocol):
         ...
 
     def release(self, records: Sequence[Token]) -> None:
-        """Say of records handed over that nobody runs them any more (they failed)."""
+        """Report that handed-over records are no longer running (they failed)."""
         ...
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
-        """Forget what is done from where the group was reset to. False = that one is fenced, and nothing was done."""
+        """Forget what is done from the offset of the reset on. False = that drop is fenced, and changed nothing."""
         ...
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
@@ -263,8 +265,9 @@ class ClaimSession(Protocol):
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
         """`finish(done)`, `mark(marks)` and `claim(claims)` in one round trip, in whatever order.
 
-        So no key may be in `done` and in `claims`, and no one of the three may depend on the reply to another. Raises StoreUnavailable: no answer; any of the three may
-        have been applied, and all of them are to be asked again.
+        No key may therefore be in both `done` and `claims`, and none of the three may depend on the reply to another.
+        Raises StoreUnavailable: no answer; any of the three may have been applied, and all of them are to be asked
+        again.
         """
         ...
 
@@ -277,10 +280,10 @@ class ClaimSession(Protocol):
         ...
 
     def vouch(self, seconds: float) -> None:
-        """The work goes on: renew for so long from now on. Before the first call it is renewed without a limit.
+        """Report that the work goes on: renew for `seconds` from now on. Before the first call there is no limit.
 
-        The renewing thread cannot see that the thread which does the work hangs; with its silence the lease ends, and
-        others need not wait for ever. Does not block.
+        The renewing thread cannot see that a working thread hangs. A working thread that vouches no more lets the lease
+        end, so that other sessions do not wait for ever. Does not block.
         """
         ...
 
@@ -302,8 +305,8 @@ class ClaimStore(Protocol):
 
     @property
     def store_id(self) -> str:
-        """The name that the store got once, and keeps: a different name means a different store, or one that has lost
-        what it knew. "" = not known (yet)."""
+        """A name that is made once and kept in the store. A different name means a different store, or one that has
+        lost its data. "" = not known (yet)."""
         ...
 
     def connect(self) -> None:
@@ -327,12 +330,12 @@ class ClaimStore(Protocol):
 
 
 def check_store(field: str, store: object, *needs: str) -> None:
-    """Raises SettingError: it is no store. Its value is not shown: somebody may have given the URL, with its password.
+    """Raises SettingError: it is no store. The error does not show the value: it may be a URL with its password.
 
     Args:
-        field: as whoever gave it calls it.
-        store: what was given.
-        needs: what is going to be used of it.
+        field: the setting's name, for the error.
+        store: the value that was given.
+        needs: the attributes that are going to be used.
     """
     if not all(hasattr(store, each) for each in needs):
         raise SettingError(

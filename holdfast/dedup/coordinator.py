@@ -1,4 +1,4 @@
-"""The coordinator as sources see it: a source joins a group, and is kept in it. groups.py says what a group is."""
+"""The coordinator as sources see it: a source joins a group, and a thread keeps it in the group. See groups.py."""
 
 from __future__ import annotations
 
@@ -17,36 +17,39 @@ class Membership(Protocol):
 
     @property
     def id(self) -> str:
-        """`<client id>#<random>`: of this join alone."""
+        """`<client id>#<random>`: unique to this join."""
         ...
 
     @property
     def lost(self) -> bool:
-        """Whether it is over: by our own clock, without asking, or by the store's word. Once True, True for ever.
+        """Whether the membership is over: by our own clock, without a call, or by a reply of the store. Once True, True
+        for ever. Does not block.
 
-        All queues are to be given up without a commit; a new join gets a new id. Does not block.
+        A lost member gives up all queues without a commit. A new join gets a new id.
         """
         ...
 
     def plan(self) -> Plan:
-        """The newest that is known, some 50 ms old at most while the store answers. Does not block."""
+        """The newest known plan, some 50 ms old at most while the store answers. Does not block."""
         ...
 
     def members(self) -> Sequence[GroupMember]:
-        """The members of the group, as known with that plan. Does not block."""
+        """The members of the group at the last look. Does not block."""
         ...
 
     def offer(self, queues: Sequence[Partition], servers: Collection[str] = ()) -> None:
-        """All queues that this member sees at the name server now, and the addresses of the cluster's servers, as in
-        `Member`. Does not block; the thread does what follows."""
+        """Report all queues that this member sees at the name server now, and the addresses of the cluster's servers,
+        as in `Member`. Does not block; the thread sends it."""
         ...
 
     def vouch(self, seconds: float) -> None:
-        """The work goes on: stay in for so long from now on. Before the first call, without a limit. Does not block."""
+        """Report that the work goes on: stay in the group for `seconds` from now on. Before the first call there is no
+        limit. Does not block."""
         ...
 
     def leave(self, deadline: Deadline) -> None:
-        """Go, and publish the plan without us in the same call. Does not raise: unheard, the lease ends. Idempotent."""
+        """Leave, and publish the plan of the others in the same call. Does not raise: without an answer the lease runs
+        out. Idempotent."""
         ...
 
 
@@ -58,7 +61,7 @@ class GroupState(NamedTuple):
     subscription: str
     members: Sequence[GroupMember]
     left_s: Mapping[str, float]  #: of each member's lease, by its id; 0 = dead, and not yet removed
-    queues: frozenset[Partition]  #: that members offer
+    queues: frozenset[Partition]  #: those that members offer
 
 
 def state_of(view: View) -> GroupState:
@@ -85,11 +88,11 @@ class Coordinator(Protocol):
 
         Args:
             group: its name.
-            member: who joins.
+            member: this process as it describes itself.
             deadline: asks again until then.
-            strategy: makes plans when it falls to this member. Members may differ in it: whoever computes decides.
+            strategy: makes the plans that this member publishes. If members differ in it, the publishing one decides.
             wake: called by the membership's thread when `plan` or `lost` has changed: quick, must not raise.
-            queues: as of `Membership.offer`.
+            queues: as in `Membership.offer`.
             lease_s: a member that is silent for so long is removed. At most: the coordinator's and the store's own
                 settings may be shorter.
 
@@ -97,7 +100,7 @@ class Coordinator(Protocol):
             SubscriptionDiffers: living members subscribe to something else; shows both.
             ClusterDiffers: living members are at another cluster; shows both.
             StoreUnavailable: no answer until the deadline.
-            StoreRefused: as of `ClaimStore.connect`; or another version of holdfast has made the group.
+            StoreRefused: as `ClaimStore.connect`; or another version of holdfast has made the group.
         """
         ...
 
@@ -110,9 +113,8 @@ class Coordinator(Protocol):
         ...
 
     def note(self, group: str, texts: Mapping[str, str | None]) -> None:
-        """Keep texts under names, each instead of what was kept under its name before; None: nothing any more. They
-        outlive the members, and are kept for as long as positions that nobody reads. Raises StoreUnavailable,
-        StoreRefused."""
+        """Keep texts under names; each replaces the former text of its name, and None removes it. Notes outlive the
+        members, and are kept as long as unused positions. Raises StoreUnavailable, StoreRefused."""
         ...
 
     def noted(self, group: str, names: Sequence[str]) -> list[str | None]:

@@ -1,4 +1,4 @@
-"""Forks: a child makes anew what it must not share with its parent, before anything else runs in the child."""
+"""Forks: a child replaces objects that it must not share with its parent, before anything else runs in the child."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Of owners that live. One callback serves all: Python never takes one back, and stores come and go.
+#: Functions to call in a child, of owners that live. Python's callbacks cannot be removed, so one callback calls them
+#: all.
 _RENEWALS: dict[int, Callable[[], None]] = {}
 _NUMBERS = itertools.count()
 
@@ -20,8 +21,8 @@ _NUMBERS = itertools.count()
 def after_fork(owner: T, renew: Callable[[T], None]) -> None:
     """Call `renew(owner)` in each forked child, as long as `owner` lives; in the order of these calls.
 
-    Locks that another thread held at the fork stay locked in the child for ever, and a process id may come again: so
-    neither a lock nor a comparison of ids will do.
+    A lock that another thread held at the fork stays locked in the child for ever, and process ids are used again:
+    neither a lock nor a comparison of ids would be enough.
     """
     number = next(_NUMBERS)
     reference = weakref.ref(owner, lambda _: _RENEWALS.pop(number, None))

@@ -1,19 +1,21 @@
-"""The protocol of groups: members with deadlines, what they see, and the plan of who should have which queue.
+"""The protocol of groups: members with deadlines, the queues that they see, and the plan that assigns queues to
+members.
 
-For brokers that hand nothing out themselves (RocketMQ's pull). The plan says who *should* have a queue; who has it is
-decided by its position (claims.py: `acquire` waits for an owner that lives, `let_go` frees). So a plan that is old
-costs time and never a record.
+For brokers that assign nothing themselves (RocketMQ's pull). The plan says which member *should* have a queue; the
+queue's position decides which member has it (claims.py: `acquire` waits for an owner that lives, `let_go` frees). An
+old plan therefore costs time and never a record.
 
-Of a group, the store holds:
+For each group the store holds:
 
 *Members*: id -> client id, weight, the queues that it offers (sees at the name server), the addresses of the cluster as
 it sees them, and a lease: a deadline in the store's own time. An id is used once. A member whose deadline has passed is
-*dead*, and stays in until somebody's call removes it. The *view* is a number that rises with each change of the members
-or of their offers, by more than 1 where a store may have lost the last of them: it gives no number a second time.
+*dead*, and stays in the group until a call of another member removes it. The *view* is a number that rises with each
+change of the members or of their offers. No number is given twice: where a store may have lost the last changes, it
+rises by more than 1.
 
-*Plan*: queue -> member, of all queues that at least one member offers, but for those that the strategy gives to nobody
-on purpose (`leaves_out`); its *stamp*, which no other plan ever has (its
-generation and a random part); and `planned`, the view that it was made for: *settled* where that is the view.
+*Plan*: queue -> member, for all queues that at least one member offers, except those that the strategy leaves out on
+purpose (`leaves_out`); its *stamp*, which no other plan ever has (its generation and a random part); and `planned`, the
+view that it was made for. The plan is *settled* while `planned` is the current view.
 
 *Subscription*: one text, the same for all members.
 
@@ -42,17 +44,20 @@ generation and a random part); and `planned`, the view that it was made for: *se
 | | others have begun anew with another subscription | - | LOST |
 | | else | all of `view` that the store does not have is put back, with a new lease each; view + 1 | Standing |
 
-`restore` is for a store that has lost its data: a dead member is still known as dead for an hour, so an id that is not
-known, and whose lease has not ended by its own process' clock, was forgotten. Who comes first puts back the group as it
-has seen it last, so that the others are not taken for gone and nothing moves; who left since is in for a lease more.
+`restore` is for a store that has lost its data. A dead member is known as dead for an hour. An id that is not known,
+though its lease has not ended by its own process' clock, was therefore forgotten. The first member that notices puts
+back the group as it has seen it last: the others are not taken for gone, and no queue moves. A member that left since
+is in the group for one more lease.
 
 Queues: the plan has the *union* of what members offer. Two members whose routes differ for a while agree all the same,
-since a union does not depend on who computes; a queue enters when the first member sees it, and goes when nobody does.
-A member with an old route keeps a queue in the plan that is gone: its owner finds nothing there, which costs nothing.
+since the union is the same whichever member computes it. A queue enters the plan when the first member sees it, and
+leaves it when no member does. A member with an old route keeps a removed queue in the plan: its owner finds nothing
+there, which costs nothing.
 
-Clusters: two that have topics and brokers of the same names would share one plan, and each give queues to who cannot
-reach them. Servers are compared at a join alone, and tell of two clusters only where none is the same: a name server
-that is added, or a broker that moves, leaves others; and members say it anew as they see it.
+Clusters: two clusters whose topics and brokers have the same names would share one plan, and each would give queues to
+members that cannot reach them. Servers are compared at a join only, and count as two clusters only if no address is the
+same: after a name server is added, or a broker moves, some addresses remain. Members report their servers again when
+these change.
 
 Late calls: as in claims.py, each call carries the member's call generation, and lower ones are refused.
 """
@@ -81,10 +86,10 @@ class Member:
 
     Args:
         client_id: the name by which the broker knows it.
-        subscription: one text that is equal in all members, in the words of the source.
+        subscription: a text that is equal in all members, made by the source.
         weight: its share of the queues.
         description: for people: host, process.
-        servers: addresses of the brokers' cluster as it sees them now: name servers, brokers. None = it does not tell.
+        servers: addresses of the brokers' cluster as it sees them now: name servers, brokers. Empty = it does not tell.
 
     Raises:
         SettingError: a field cannot work.
@@ -122,7 +127,8 @@ class Plan:
 
     @property
     def generation(self) -> int:
-        """How many plans there were. It does not fall as long as the store keeps its data; only the stamp is unique."""
+        """The number of plans so far. It does not fall as long as the store keeps its data; only the stamp is
+        unique."""
         return int(self.stamp.partition(":")[0] or 0)
 
     @cached_property
@@ -147,7 +153,7 @@ class Plan:
 
 
 class Refusal(Enum):
-    """Replies that change nothing."""
+    """Replies to calls that have changed nothing."""
 
     LOST = "LOST"  #: the member is dead; its id is never used again
     UNKNOWN = "UNKNOWN"  #: the store has never heard of the member, or has forgotten it
@@ -157,19 +163,19 @@ class Refusal(Enum):
 class Differs(NamedTuple):
     """The reply to a join whose subscription is not that of the living members."""
 
-    subscription: str  #: theirs
+    subscription: str  #: that of the living members
     clients: Sequence[str]  #: their client ids
 
 
 class Elsewhere(NamedTuple):
-    """The reply to a join whose servers are none of those that a living member sees."""
+    """The reply to a join if a living member sees none of the joining member's servers."""
 
-    clients: Sequence[str]  #: their client ids
-    servers: frozenset[str]  #: that they see
+    clients: Sequence[str]  #: client ids of such members
+    servers: frozenset[str]  #: the servers that they see
 
 
 class Standing(NamedTuple):
-    """Where a group is: cheap to ask, and what tells whether a look is worth it."""
+    """A group's view and plan by their numbers: cheap to read, and enough to tell whether a `look` is needed."""
 
     view: int
     planned: int
@@ -185,33 +191,33 @@ class Beat(NamedTuple):
     """The reply to `beat`."""
 
     standing: Standing
-    #: Seconds until the first lease of the others ends, if it is not renewed; None = there is no other.
+    #: Seconds until the first lease of the other members ends, if it is not renewed; None = there is no other.
     due_s: float | None
 
 
 class View(NamedTuple):
-    """All of a group at one moment."""
+    """The whole state of a group at one moment."""
 
     standing: Standing
     plan: Plan
-    plan_age_s: float  #: how long the plan stands, by the store's clock; infinite where there is none
+    plan_age_s: float  #: the plan's age by the store's clock; infinite = there is no plan
     subscription: str
     members: Mapping[str, GroupMember]
     offers: Mapping[str, frozenset[Partition]]  #: by member
     left_s: Mapping[str, float]  #: of each member's lease; 0 = dead, and not yet removed
 
     def queues(self, *, without: str = "") -> frozenset[Partition]:
-        """All that members offer, but for one of them."""
-        # Members that see the same share one set: a union of a thousand equal ones is one.
+        """All queues that members offer. Args: without: a member whose offer does not count."""
+        # Members that offer the same share one set object, so the union of a thousand equal offers is cheap.
         found = {id(offer): offer for member_id, offer in self.offers.items() if member_id != without}
         return frozenset(queue for offer in found.values() for queue in offer)
 
 
 class Strategy(Protocol):
-    """Makes a plan. Pure, and the same whatever the order of what it is given. Strategies are in plugin/assign.
+    """Makes a plan. Pure; the result does not depend on the order of its arguments. Strategies are in plugin/assign.
 
-    One that has an attribute `leaves_out`, and that is true, may give queues to nobody: they are absent from its plan,
-    and not read. Of all others a plan that lacks a queue is a mistake, and not published.
+    A strategy with an attribute `leaves_out` that is true may leave queues out of its plan: no member reads them. A
+    plan of any other strategy that lacks a queue is a mistake, and is not published.
     """
 
     def __call__(
@@ -228,7 +234,7 @@ class Strategy(Protocol):
 
 
 def leaves_out(strategy: Strategy) -> bool:
-    """Whether it may give queues to nobody."""
+    """Whether the strategy may leave queues out of its plan."""
     return bool(getattr(strategy, "leaves_out", False))
 
 
@@ -240,37 +246,37 @@ class GroupSession(Protocol):
 
     @property
     def id(self) -> str:
-        """The member's, never used again."""
+        """The member's id, never used again."""
         ...
 
     def join(self, member: Member, queues: frozenset[Partition]) -> Standing | Differs | Elsewhere | Refusal:
-        """Come in."""
+        """Join the group."""
         ...
 
     def beat(self) -> Beat | Refusal:
-        """Stay in."""
+        """Renew the lease. Removes dead members."""
         ...
 
     def offer(self, queues: frozenset[Partition], servers: frozenset[str]) -> Standing | Refusal:
-        """Say which queues there are, and which servers."""
+        """Report the queues, and the servers' addresses, that this member sees."""
         ...
 
     def standing(self) -> Standing:
-        """One cheap read. A group that is not there stands at (0, 0, "")."""
+        """Read the group's standing, which is cheap. A group that does not exist has (0, 0, "")."""
         ...
 
     def look(self) -> View:
-        """All of the group."""
+        """Read the whole state of the group."""
         ...
 
     def publish(self, view: View, plan: Plan) -> Standing | Refusal:
-        """The plan for what was looked at; one of the same stamp as the view's = that one still fits."""
+        """Publish the plan for this view. A plan with the stamp of the view's = the old plan still fits."""
         ...
 
     def leave(self, view: View | None = None, plan: Plan | None = None) -> Standing | Refusal:
-        """Go, and say in the same call who gets what, or leave that to the others."""
+        """Leave the group, and publish the plan of the others in the same call. Without a plan, they make one."""
         ...
 
     def restore(self, view: View) -> Standing | Refusal:
-        """Put back what the store has forgotten, as far as it is in `view`; I am in there."""
+        """Put back what the store has lost of this view; this member is in it."""
         ...

@@ -1,4 +1,4 @@
-"""Groups in the store in which claims live, for members that have no plan and so were given no coordinator."""
+"""Groups in the store of the claims, for members that need no plan, and therefore have no coordinator of their own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimStore
     from holdfast.dedup.coordinator import Coordinator
 
-#: How soon a member sees a change: it costs one small read each time, and no queue waits for it.
+#: Seconds between two looks for a change, each one small read. No queue waits for it, so this is rare.
 _WATCH_S = 1.0
 
 
 def groups_beside(claims: ClaimStore | None) -> Coordinator | None:
-    """Return the coordinator that keeps groups beside these claims; None = there is no store, or one of another kind.
+    """Return the coordinator that keeps groups beside these claims; None = there is no store, or it is of another kind.
     Any thread."""
     if isinstance(claims, MemoryClaims):
         return claims.groups

@@ -1,4 +1,4 @@
-"""Joining a group: asked until it is answered, then kept by a thread."""
+"""Joining a group: the call is repeated until it is answered; then a thread keeps the membership."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.timing import Clock, Deadline
 
 _AGAIN_S = 0.1
-#: Addresses that an error names.
+#: Addresses that an error names at most.
 _TOLD = 4
 
 
@@ -38,8 +38,8 @@ def join_group(
     """Join, asking until it is answered or the deadline has passed, and begin to keep the membership.
 
     Args:
-        make: makes the session of a member id and a lease. May raise StoreError.
-        group: as all others of `Coordinator.join` and `KeptMembership`.
+        make: makes the session for a member id and a lease. May raise StoreError.
+        group: this and all others as in `Coordinator.join` and `KeptMembership`.
         member: as there.
         deadline: as there.
         strategy: as there.
@@ -75,7 +75,7 @@ def join_group(
 def _ask(
     make: Callable[[], GroupSession], member: Member, queues: frozenset[Partition], deadline: Deadline, clock: Clock
 ) -> tuple[GroupSession, Standing | Differs | Elsewhere | Refusal, float]:
-    """The session, what became of its join, and when that was sent."""
+    """Join until there is an answer. Returns: the session, the reply, and when the call was sent."""
     session: GroupSession | None = None
     while True:
         try:
@@ -89,7 +89,7 @@ def _ask(
 
 
 def _elsewhere(group: str, member: Member, reply: Elsewhere) -> ClusterDiffers:
-    """The error that says whose servers are none of ours."""
+    """The error that names members whose servers are none of ours."""
     return ClusterDiffers(
         f"members of group {group!r} ({', '.join(sorted(reply.clients))}) are at another cluster: its servers are "
         f"{_some(sorted(reply.servers))}, and those of this one {_some(sorted(member.servers))}. What is known of the "

@@ -1,6 +1,6 @@
 """From a record to its business key.
 
-A key is text that begins with what it was, so that no two different ones meet:
+A key is a text that begins with the type of its value, so that two different values never have the same key:
 
 | taken from the record | key | e.g. |
 |---|---|---|
@@ -8,12 +8,13 @@ A key is text that begins with what it was, so that no two different ones meet:
 | a whole number | `n:` and its decimal digits | `n:4711` |
 | other bytes | `x:` and hex digits | `x:ff00` |
 
-So the JSON number 4711 and the JSON string "4711" are two keys. Taking two for one would lose a message; taking one for
-two, when a producer changes the type, handles one twice. `true`, `null`, `""`, 1.5, lists and objects are no keys.
+The JSON number 4711 and the JSON string "4711" are therefore two keys. If two values were taken for one key, a message
+would be lost; if a producer changes the type of one value, its message is handled twice. `true`, `null`, `""`, 1.5,
+lists and objects are no keys.
 
-What a message is claimed by beside its position is written as other keys are (`s:` and its UNIQ_KEY): so `holdfast
-claims` finds it, and `@idempotent(key=lambda message: message.id, name="group/topic")` around a PushConsumer's handler
-claims the same.
+The message id of RocketMQ, by which a message may be claimed beside its position, has the same form (`s:` and its
+UNIQ_KEY): `holdfast claims` finds it, and `@idempotent(key=lambda message: message.id, name="group/topic")` around a
+PushConsumer's handler claims the same key.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from holdfast.records import Record, json_of, place_of
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-#: Larger values are decoded again for a handler that asks for them: what waits is bounded by its bytes, and decoded it
-#: is about ten times as large.
+#: Larger values are not kept decoded; a handler that asks for one decodes it again. Waiting records are limited by
+#: their bytes, and a decoded value is about ten times as large.
 _KEPT_BYTES = 4096
-#: Of a record that lacks the field: how many of those that it has are named, and which of them are names rather than
-#: data (an address as a key of an object, say).
+#: An error about a missing field names at most this many of the fields that are there, and only those that look like
+#: names rather than data (an address may be a key of an object).
 _MOST_NAMES = 8
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}", re.ASCII)
 
 KeyFunction = Callable[["Record"], "str | bytes | int"]
-#: What a handler's `key=` takes: a field's name ("order.id"), `record_key()`, `header("id")`, or a function.
+#: The values of a handler's `key=`: a field's name ("order.id"), `record_key()`, `header("id")`, or a function.
 KeySpec: TypeAlias = "str | RecordKey | Header | KeyFunction"
 
 
@@ -58,7 +59,7 @@ class RecordKey:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header; the last one of that name."""
+    """The value of a header; of several with that name, of the last one."""
 
     name: str
 
@@ -72,12 +73,12 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of the JSON object in the value; dots lead into nested objects. Of a value that a loop's client has
-    deserialised to something else than text: what a mapping has by that name, or else an attribute."""
+    """A field of the JSON object in the value; dots lead into nested objects. If the client of an own loop has
+    deserialised the value to another type than text: an item of a mapping, or else an attribute."""
 
     name: str
 
-    def __call__(self, record: Record) -> Any:  # noqa: ANN401 - whatever is there; `_text` judges it
+    def __call__(self, record: Record) -> Any:  # noqa: ANN401 - whatever is there; `key_text` judges it
         """Raises KeyMissing: no value, no JSON, or no such field."""
         found: Any = record.value
         if found is None:
@@ -102,10 +103,10 @@ ABSENT: Final = object()
 
 
 def inside(found: object, part: str) -> object:
-    """The field of that name, or ABSENT. What JSON knows has no attributes: `real` is no field of a number.
+    """The field of that name, or ABSENT. Values of JSON's types have no attributes: `real` is no field of a number.
 
-    A mapping that is no dict may be more than one: Starlette's Request is a mapping of what the server has passed on,
-    and what its class has by that name (`headers`, `path_params`) is what is meant.
+    A mapping that is no dict may have properties too: Starlette's Request is a mapping of the server's scope, and its
+    properties (`headers`, `path_params`) come before items of the same name.
     """
     if type(found) is dict:
         return found.get(part, ABSENT)
@@ -123,14 +124,15 @@ def _is_property(kind: type, name: str) -> bool:
 
 
 def _decoded(record: Record) -> Any:  # noqa: ANN401 - whatever is there
-    """Shared with the handler, where it is small (and not a client's message in the place of a record)."""
+    """Decode a record's value. A small one is kept with the record for its handler; but not with a client's message
+    that stands in for a record."""
     if type(record) is Record and len(record.value or b"") <= _KEPT_BYTES:
         return record.json()
     return json_of(record)
 
 
 def _fields(found: object) -> str:
-    """The names of the fields that are there instead, as far as they are names; no values."""
+    """For an error: the names of the fields that are there instead, as far as they look like names; no values."""
     if not isinstance(found, Mapping):
         kind = type(found)
         return f"is {_JSON_TYPES.get(kind) or f'of type {kind.__name__}, without that attribute'}"
@@ -168,13 +170,13 @@ def header(name: str) -> Header:
 
 
 def resolve_key(spec: KeySpec) -> Callable[[Record], str]:
-    """The function that takes a record to its business key.
+    """Return the function that takes a record to its business key.
 
-    What it returns is pure of state and may be called by any thread. It raises KeyMissing, naming topic, partition and
-    offset, never the record's content. Other exceptions of a function of yours pass unchanged.
+    The returned function has no state, and any thread may call it. It raises KeyMissing, naming topic, partition and
+    offset, never the record's content. Other exceptions of a user's function pass through unchanged.
 
     Raises:
-        SettingError: `spec` is none of the above.
+        SettingError: `spec` is not a `KeySpec`.
     """
     if isinstance(spec, str):
         if not all(spec.split(".")):
@@ -190,13 +192,13 @@ def resolve_key(spec: KeySpec) -> Callable[[Record], str]:
             "key", spec, "give a field's name, record_key(), header('name'), or a function of the record"
         )
 
-    # Asked for each record: `key_text` gives no empty text.
+    # Called for each record, hence the short form: `key_text` never returns an empty text.
     def key_of(record: Record) -> str:
         found = take(record)
         return key_text(found) or _refused(record, found)
 
     def own_key_of(record: Record) -> str:
-        return key_text(record.key) or key_of(record)  # which tells why it is none
+        return key_text(record.key) or key_of(record)  # `key_of` raises the error
 
     return own_key_of if isinstance(spec, RecordKey) else key_of
 
@@ -206,7 +208,7 @@ def _refused(record: Record, found: object) -> NoReturn:
 
 
 def key_text(found: object) -> str | None:
-    """The table above; None = this is no key."""
+    """Make a key's text by the table above; None = the value is no key."""
     if isinstance(found, bytes) and found:
         try:
             return "s:" + found.decode()
@@ -220,12 +222,12 @@ def key_text(found: object) -> str | None:
 
 
 def text_of(key: str) -> str:
-    """The text of a key for people, without what it was."""
+    """A key for people, without its type."""
     return key[2:]
 
 
 def no_key(found: object) -> str:
-    """Why it is none, without what it holds."""
+    """For an error: why the value is no key, without its content."""
     return "its key is empty" if isinstance(found, str | bytes) else f"its key is of type {type(found).__name__}"
 
 

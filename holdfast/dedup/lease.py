@@ -1,4 +1,5 @@
-"""A session's lease as its own process sees it: renewed by a thread, judged by this process' clock, lost for good."""
+"""A session's lease as its own process sees it: renewed by a thread, judged by this process' clock; once lost, lost for
+good."""
 
 from __future__ import annotations
 
@@ -17,19 +18,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.dedup")
 
-#: Of the lease. Three tries fit into it, so that one lost answer does not cost the session.
+#: The pause between renewals, as a share of the lease: three tries fit into it, so that one lost answer does not cost
+#: the session.
 _RENEW_EVERY = 1 / 3
-#: A renewal that fails again and again is told once in so long.
+#: Renewals that go on failing are logged once in this time.
 _SAID_AGAIN_S = 30.0
-#: Of the lease: the pause after a renewal that failed. What is left of the lease is used, without a storm.
+#: The pause after a failed renewal, as a share of the lease: several tries in the rest of it, without a storm.
 _TRY_AGAIN_AFTER = 1 / 20
 
 
 class Lease:
     """Whether the session may still start work.
 
-    The store counts a lease from when it *handles* a renewal, this process from when it *sent* it, which is earlier:
-    so this process always gives up first. Any thread may call.
+    The store counts a lease from the moment at which it *handles* a renewal, this process from when it *sent* it. That
+    is earlier, so this process always gives up first. Any thread may call.
     """
 
     def __init__(self, session_id: str, lease_s: float, runtime: Runtime, sent_at: float) -> None:
@@ -41,7 +43,7 @@ class Lease:
         self._lost = False
         self._vouched_until = math.inf
         self._stop = runtime.event()
-        #: False in a forked child: there the session belongs to the parent, which has the thread that renews it.
+        #: False in a forked child: the session is the parent's, and so is the thread that renews it.
         self.own_process = True
         after_fork(self, Lease._in_child)
 
@@ -49,7 +51,7 @@ class Lease:
         self.own_process, self._lost = False, True
 
     def now(self) -> float:
-        """By the clock that judges it."""
+        """The time by the clock that judges the lease."""
         return self._runtime.now()
 
     def live(self) -> bool:
@@ -63,7 +65,7 @@ class Lease:
 
     @property
     def renewal_due(self) -> bool:
-        """Whether it is time for the next one."""
+        """Whether it is time for the next renewal."""
         return self._runtime.now() - self._sent_at >= self.lease_s * _RENEW_EVERY
 
     def renewed(self, sent_at: float) -> None:
@@ -71,16 +73,16 @@ class Lease:
         self._sent_at = max(self._sent_at, sent_at)
 
     def vouch(self, seconds: float) -> None:
-        """Somebody says that the work which this lease stands for goes on: renew for so long from now on."""
+        """Note that the work under this lease goes on: renew for `seconds` from now on."""
         self._vouched_until = self._runtime.now() + seconds
 
     @property
     def vouched(self) -> bool:
-        """Whether the time that somebody has vouched for is not over."""
+        """Whether the time of the last `vouch` is not over; True before the first one."""
         return self._runtime.now() <= self._vouched_until
 
     def lose(self) -> None:
-        """The session is over, whatever a renewal on its way may say."""
+        """End the lease for good, whatever the reply to a renewal that is on its way."""
         self._lost = True
         self._stop.set()
 
@@ -112,7 +114,7 @@ class Lease:
                     say_at = self._runtime.now() + _SAID_AGAIN_S
                     log.warning("session %s was not renewed and will be tried again: %s", self.session_id, error)
             except Exception:
-                # Must not end the thread unseen. The lease goes on running out, which is the safe side.
+                # An error must not end the thread unseen. The lease goes on running out, which is safe.
                 log.exception("session %s was not renewed", self.session_id)
             else:
                 pause_s, say_at = self.lease_s * _RENEW_EVERY, -math.inf

@@ -1,4 +1,4 @@
-"""A membership and the thread that keeps it: beats, watches, and makes plans when it falls to this member."""
+"""A membership and the thread that keeps it: it beats, watches the group, and publishes plans."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.dedup")
 
-#: Of the lease, as sessions of claims.
+#: Pauses as shares of the lease, like those of sessions.
 _BEAT_EVERY = 1 / 3
 _TRY_AGAIN_AFTER = 1 / 20
-#: Who has changed the group makes the plan, after a moment in which others may come as well ...
+#: The member that has changed the group makes the plan, after this pause, in which others may join as well,
 _GATHER_S = 0.005
-#: ... and not sooner after the plan before: a hundred that join in a second make ten plans.
+#: and not sooner than this after the previous plan: a hundred members that join in a second cause ten plans.
 _BETWEEN_PLANS_S = 0.1
-#: The others make it, one of them first, where that has not happened: who changed the group may have died over it.
+#: If there is no plan by then, another member makes it: the one that changed the group may have died. Each waits for a
+#: random time in this range, so that one of them is first.
 _STEP_IN_S = (0.08, 0.16)
-#: Tries to publish the plan without us while the group goes on changing.
+#: Tries to leave with a plan for the others, while the group goes on changing.
 _LEAVE_TRIES = 10
-#: Queues that one log line names.
+#: Queues that one log line names at most.
 _TOLD = 8
 
 
@@ -45,17 +46,17 @@ class _Offer(NamedTuple):
 
 
 class KeptMembership:
-    """See `Membership` in groups.py. Made by a coordinator after `join` was answered; `start` begins the thread.
+    """See `Membership` in coordinator.py. Made after `join` was answered; `start` begins the thread.
 
     Args:
-        session: joined. From `start` on only the thread calls it.
+        session: one that has joined. From `start` on only the thread calls it.
         lease: of that join.
         runtime: its clock judges the lease and paces the thread.
         strategy: makes plans.
         wake: called by the thread when the plan or `lost` has changed.
-        queues: offered with the join.
-        servers: told with the join.
-        watch_s: how often the thread looks whether the group has changed.
+        queues: those of the join.
+        servers: those of the join.
+        watch_s: seconds between two looks whether the group has changed.
     """
 
     def __init__(
@@ -79,38 +80,38 @@ class KeptMembership:
         self._offered = self._offering = _Offer(queues, servers)
         self._plan = Plan()
         self._members: tuple[GroupMember, ...] = ()
-        self._view: View | None = None  #: the newest look at which we were in
+        self._view: View | None = None  #: the newest view that has this member in it
         self._beat_at = runtime.now() + lease.lease_s * _BEAT_EVERY
         self._publish_at: float | None = None  #: None = the plan is settled, as far as we know
-        self._planned_at = -math.inf  #: when the plan of that look was made, by our clock
-        self._silent = self._hung = False  #: what has been told already
-        self._left_out: frozenset[Partition] = frozenset()  #: likewise
+        self._planned_at = -math.inf  #: when the plan of that view was made, by our clock
+        self._silent = self._hung = False  #: whether these states have been logged
+        self._left_out: frozenset[Partition] = frozenset()  #: queues without a member that have been logged
         self._leaving: Deadline | None = None
-        self._call = runtime.event()  #: something is to be done now
+        self._call = runtime.event()  #: wakes the thread: an offer has changed, or the member leaves
         self._over = runtime.event()
 
     # Any thread.
 
     @property
     def id(self) -> str:
-        """Of this join alone."""
+        """The member's id, unique to this join."""
         return self._lease.session_id
 
     @property
     def lost(self) -> bool:
-        """Whether it is over, by our own clock or by the store's word. Once True, True for ever."""
+        """Whether the membership is over, by our own clock or by a reply of the store. Once True, True for ever."""
         return not self._lease.live()
 
     def plan(self) -> Plan:
-        """The newest that is known."""
+        """The newest known plan."""
         return self._plan
 
     def members(self) -> Sequence[GroupMember]:
-        """The members as of the newest look."""
+        """The members at the newest look."""
         return self._members
 
     def offer(self, queues: Sequence[Partition], servers: Collection[str] = ()) -> None:
-        """All queues that this member sees now, and the addresses of the servers."""
+        """Report all queues that this member sees now, and the addresses of the servers."""
         if not self._lease.own_process:
             return
         offering = _Offer(frozenset(queues), frozenset(servers))
@@ -119,20 +120,20 @@ class KeptMembership:
             self._call.set()
 
     def vouch(self, seconds: float) -> None:
-        """The work goes on: stay in for so long from now on."""
+        """Report that the work goes on: stay in the group for `seconds` from now on."""
         self._lease.vouch(seconds)
 
     def leave(self, deadline: Deadline) -> None:
-        """Go, and publish the plan without us. Returns when that is done, at the deadline at the latest."""
+        """Leave, and publish the plan of the others. Returns when that is done, at the deadline at the latest."""
         if not self._lease.own_process:
-            return  # a forked child has no say about its parent's membership
+            return  # in a forked child: the membership is the parent's
         if self._leaving is None:
             self._leaving = deadline
         self._call.set()
         self._over.wait(deadline.left_s())
 
     def start(self) -> None:
-        """Begin to keep it, by a daemon thread until it leaves or is lost."""
+        """Start the daemon thread that keeps the membership until it leaves or is lost."""
         self._runtime.spawn(self._run, f"holdfast-group-{self.id}")
 
     # The thread.
@@ -155,7 +156,7 @@ class KeptMembership:
             self._tell()
 
     def _turn(self) -> float:
-        """One round of what is due. Returns the seconds until the next."""
+        """Do what is due. Returns the seconds until the next round."""
         try:
             self._keep()
         except StoreError as error:
@@ -164,7 +165,7 @@ class KeptMembership:
             self._silent = True
             return self._again_s
         except Exception:
-            # Must not end the thread unseen; the strategy may be the user's.
+            # An error must not end the thread unseen; the strategy may be the user's code.
             log.exception("member %s could not look after its group, and tries again", self.id)
             return self._again_s
         if self._silent:
@@ -217,10 +218,10 @@ class KeptMembership:
         self._lease.renewed(sent_at)
         self._beat_at = sent_at + self._lease.lease_s * _BEAT_EVERY
         if due_s is not None:
-            # As soon as somebody else's lease ends unrenewed: the queues wait for it.
+            # Beat again as soon as another member's lease ends: its queues wait for its removal.
             self._beat_at = min(self._beat_at, self._runtime.now() + due_s + 0.002)
         if self._view is not None and standing.view != self._view.standing.view:
-            self._to_be_planned(_GATHER_S)  # perhaps it was this very call that removed the dead
+            self._to_be_planned(_GATHER_S)  # perhaps this call has removed a dead member
         return standing
 
     def _heard(self, reply: Standing | Refusal) -> Standing | None:
@@ -235,14 +236,14 @@ class KeptMembership:
     def _look(self) -> None:
         view = self._session.look()
         if self.id not in view.members:
-            self._beat_at = self._runtime.now()  # removed, or forgotten by the store: a beat tells which
+            self._beat_at = self._runtime.now()  # this member was removed, or the store has lost it: a beat tells which
             return
         self._view = view
         self._planned_at = self._runtime.now() - view.plan_age_s
         self._members = tuple(view.members.values())
         offered = _Offer(view.offers.get(self.id, frozenset()), view.members[self.id].servers)
         if offered != self._offered:
-            self._offered = offered  # a failover has lost what we had offered since: it is offered again
+            self._offered = offered  # a failover has lost our last offer: it is sent again
         if view.standing.settled:
             self._publish_at = None
         elif self._publish_at is None:
@@ -255,7 +256,7 @@ class KeptMembership:
             self._tell()
 
     def _make_plan(self) -> None:
-        """The plan for the newest look, unless the one before is too young."""
+        """Publish a plan for the newest view; later, if the previous plan is too young."""
         view, now = self._view, self._runtime.now()
         if view is None or view.standing.settled:
             self._publish_at = None
@@ -263,11 +264,11 @@ class KeptMembership:
         if now < self._planned_at + _BETWEEN_PLANS_S:
             self._publish_at = self._planned_at + _BETWEEN_PLANS_S
             return
-        self._publish_at = now + 1.0  # where the strategy fails
+        self._publish_at = now + 1.0  # the next try, if the strategy raises
         plan = next_plan(view, self._strategy)
         standing = self._heard(self._session.publish(view, plan))
         if standing is None:
-            self._publish_at = now  # the group has changed since: look, and see
+            self._publish_at = now  # the group has changed since: look at it again, and try at once
             return
         self._publish_at = None
         self._view = view._replace(standing=standing, plan=plan)
@@ -284,7 +285,8 @@ class KeptMembership:
             log.warning("the strategy gives these queues to no member, so no member reads them: %s%s", some, rest)
 
     def _leave(self, deadline: Deadline) -> None:
-        """Ask until it is answered or too late; others who change the group meanwhile come first a few times."""
+        """Ask until the store answers or the deadline has passed. If the group changes meanwhile, make the plan again;
+        after some tries leave without one."""
         for tries in count():
             try:
                 view = self._session.look() if tries < _LEAVE_TRIES else None

@@ -1,4 +1,5 @@
-"""MemoryClaims: the table of claims.py as Python. What a store means; for tests, and for a group in one process."""
+"""MemoryClaims: the table of claims.py as Python, the executable specification of a store. For tests, and for a group
+in one process."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class MemoryClaims:
     """The executable specification of a ClaimStore. Nothing outlives the object. Any thread may call.
 
     Args:
-        lease_s: a session that is not renewed for so long is dead. None: as `begin` says.
+        lease_s: a session that is not renewed for so long is dead. None: the lease given to `begin`.
         window_s: how long a finished key is remembered. Positions are kept for ever.
         runtime: the machine; its clock judges leases and windows.
         renewals: False = no thread renews; a test calls `renew` of the session, or lets the lease run out.
@@ -49,7 +50,7 @@ class MemoryClaims:
         self._lease_s = lease_s
         self._renewals = renewals
         self._carry: Carry = straight
-        #: Where groups live beside these claims.
+        #: The coordinator of groups in this store.
         self.groups = MemoryCoordinator(watch_s=1.0, runtime=runtime)
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         #: For `idempotent`.
@@ -58,11 +59,11 @@ class MemoryClaims:
 
     @property
     def store_id(self) -> str:
-        """Of what the object holds."""
+        """The random name of this object's data."""
         return self.state.store_id
 
     def connect(self) -> None:
-        """There is nothing to reach.
+        """Do nothing: the store is in this process.
 
         Raises:
             StoreUnavailable: a test has made the store silent.
@@ -107,11 +108,11 @@ class MemoryClaims:
     # For tests.
 
     def elsewhere(self, runtime: Runtime, carry: Carry = straight) -> MemoryClaims:
-        """This store as a process on another machine sees it: that machine's clock judges its leases.
+        """Return this store as a process on another machine sees it: that machine's clock judges its leases.
 
         Args:
             runtime: of that process.
-            carry: what is between.
+            carry: carries calls and replies between that process and the store.
         """
         other = MemoryClaims(
             lease_s=self._lease_s, window_s=self.state.window_s, runtime=runtime, renewals=self._renewals
@@ -127,7 +128,7 @@ class MemoryClaims:
             self.state.kill(session_id)
 
     def go_silent(self, *, hears: bool) -> None:
-        """From now on no call is answered; `hears` = it is applied all the same."""
+        """Answer no call from now on. Args: hears: whether calls are applied all the same."""
         with self.state.lock:
             self.state.hears, self.state.speaks = hears, False
 

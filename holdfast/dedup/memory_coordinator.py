@@ -1,4 +1,4 @@
-"""MemoryCoordinator: groups in one process, for tests and for what needs no store."""
+"""MemoryCoordinator: groups in one process, for tests, and for applications that need no store."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class MemoryCoordinator:
     """Groups in one process, as groups.py has them; nothing outlives the object. Any thread may call.
 
     Args:
-        lease_s: at most.
-        watch_s: how soon a member sees a new plan.
+        lease_s: the longest lease of a member; None = no limit.
+        watch_s: seconds after which a member sees a new plan, at most.
         runtime: the machine; its clock judges leases.
     """
 
@@ -44,7 +44,7 @@ class MemoryCoordinator:
 
         Args:
             runtime: of that process.
-            carry: what is between.
+            carry: carries calls and replies between that process and the groups.
         """
         other = MemoryCoordinator(lease_s=self._lease_s, watch_s=self._watch_s, runtime=runtime)
         other.state, other._carry = self.state, carry

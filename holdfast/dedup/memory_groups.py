@@ -1,4 +1,5 @@
-"""The table of groups.py as Python: what a group means; for tests, and for a group in one process."""
+"""The table of groups.py as Python, the executable specification of groups. For tests, and for a group in one
+process."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True, kw_only=True)
 class StoredLease:
-    """Dead when the deadline has passed; absent = never heard of."""
+    """A member's lease: dead when the deadline has passed; absent = the member is not known."""
 
     deadline: float
     generation: int = 0
@@ -44,7 +45,7 @@ class StoredGroup:
     notes: dict[str, str] = field(default_factory=dict)
 
     def standing(self) -> Standing:
-        """Where it is."""
+        """View and plan by their numbers."""
         return Standing(self.view, self.planned, self.plan.stamp)
 
 
@@ -56,12 +57,12 @@ class MemoryGroups(Answering):
         self.groups: dict[str, StoredGroup] = {}
 
     def group(self, name: str) -> StoredGroup:
-        """The group; one that is not there reads as empty."""
+        """The group; empty if it does not exist."""
         return self.groups.setdefault(name, StoredGroup())
 
 
 class MemoryGroupSession:
-    """One join of one member; "" = looks only."""
+    """One join of one member; or, without a member id, a reader that is not in the group."""
 
     def __init__(
         self, state: MemoryGroups, group: str, member_id: str = "", lease_s: float = 0.0, *, carry: Carry = straight
@@ -72,10 +73,10 @@ class MemoryGroupSession:
         self._lease_s = lease_s
         self._generation = 0
         self._carry = carry
-        self._me = GroupMember(member_id, "")  #: as it has joined
+        self._me = GroupMember(member_id, "")  #: this member, as of its join
 
     def join(self, member: Member, queues: frozenset[Partition]) -> Standing | Differs | Elsewhere | Refusal:
-        """Come in."""
+        """Join the group."""
         me = self._me = GroupMember(self.id, member.client_id, member.weight, member.description, member.servers)
 
         def apply() -> Standing | Differs | Elsewhere | Refusal:
@@ -95,13 +96,13 @@ class MemoryGroupSession:
             group.leases[self.id] = StoredLease(deadline=self._now + self._lease_s)
             group.members[self.id], group.offers[self.id] = me, queues
             group.subscription = member.subscription
-            group.view += new  # else asked again after no answer
+            group.view += new  # else the call was repeated after no answer
             return group.standing()
 
         return self._ask(apply)
 
     def beat(self) -> Beat | Refusal:
-        """Stay in."""
+        """Renew the lease. Removes dead members."""
 
         def apply() -> Beat | Refusal:
             group = self._group
@@ -115,7 +116,7 @@ class MemoryGroupSession:
         return self._ask(apply)
 
     def offer(self, queues: frozenset[Partition], servers: frozenset[str]) -> Standing | Refusal:
-        """Say which queues there are, and which servers."""
+        """Report the queues, and the servers' addresses, that this member sees."""
         me = self._me = self._me._replace(servers=servers)
 
         def apply() -> Standing | Refusal:
@@ -129,11 +130,11 @@ class MemoryGroupSession:
         return self._ask(apply)
 
     def standing(self) -> Standing:
-        """Where the group is."""
+        """The group's view and plan by their numbers."""
         return self._ask(lambda: self._group.standing())  # noqa: PLW0108 - the group as it is when the call arrives
 
     def look(self) -> View:
-        """All of the group."""
+        """Read the whole state of the group."""
 
         def apply() -> View:
             group = self._group
@@ -145,7 +146,7 @@ class MemoryGroupSession:
         return self._ask(apply)
 
     def publish(self, view: View, plan: Plan) -> Standing | Refusal:
-        """The plan for what was looked at."""
+        """Publish the plan for this view."""
 
         def apply() -> Standing | Refusal:
             group = self._group
@@ -160,7 +161,7 @@ class MemoryGroupSession:
         return self._ask(apply)
 
     def leave(self, view: View | None = None, plan: Plan | None = None) -> Standing | Refusal:
-        """Go."""
+        """Leave the group."""
 
         def apply() -> Standing | Refusal:
             group = self._group
@@ -179,7 +180,7 @@ class MemoryGroupSession:
         return self._ask(apply)
 
     def restore(self, view: View) -> Standing | Refusal:
-        """Put back what the store has forgotten."""
+        """Put back what the store has lost of this view."""
 
         def apply() -> Standing | Refusal:
             group = self._group
@@ -187,7 +188,7 @@ class MemoryGroupSession:
             if refused is Refusal.LOST:
                 return refused
             if refused is None:
-                return group.standing()  # somebody has put us back
+                return group.standing()  # another member has put this one back
             if group.subscription not in (None, view.subscription):
                 return Refusal.LOST
             group.subscription = view.subscription
@@ -215,7 +216,7 @@ class MemoryGroupSession:
         return self._ask(apply)
 
     def note(self, texts: Mapping[str, str | None]) -> None:
-        """Keep these beside the group; None: remove that one."""
+        """Keep these texts beside the group. Args: texts: name -> text; None = remove that one."""
 
         def apply() -> None:
             notes = self._group.notes
@@ -232,7 +233,7 @@ class MemoryGroupSession:
         return self._ask(lambda: [self._group.notes.get(name) for name in names])
 
     def raise_generation(self) -> None:
-        """After a call without an answer: what was sent until now is refused from the next call on."""
+        """After a call without an answer: calls sent until now are refused from the next call on."""
         self._generation += 1
 
     @property
@@ -269,7 +270,8 @@ class MemoryGroupSession:
             self._group.plan, self._group.since = plan, self._now
 
     def _ask(self, apply: Callable[[], _T]) -> _T:
-        """One call under the lock, as one script at Redis: with the barrier, and an answer or none."""
+        """Make one call under the lock, as one script does in Redis: with the barrier, and with or without an
+        answer."""
         generation = self._generation
 
         def request() -> tuple[_T] | None:

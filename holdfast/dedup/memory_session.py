@@ -70,7 +70,7 @@ class MemorySession:
             if p.owner not in (None, self.id) and self._state.alive(p.owner):
                 return Wait.WAIT
             p.epoch += 1
-            # A server that has lost the last acquires, an older copy after a failover, gives no fence a second time.
+            # After a failover an older copy may lack the last acquires. It must not give a fence a second time.
             p.born_ms = max(p.born_ms, self._state.wall_ms() - p.epoch)
             p.owner = self.id
             self._state.positions[partition] = p
@@ -86,7 +86,8 @@ class MemorySession:
     def _to_mark(self, marks: Sequence[Mark]) -> Callable[[], list[frozenset[int]]]:
         def one(mark: Mark) -> frozenset[int]:
             p = self._state.position(mark.partition)
-            lost = mark.former and self._was_lost(p, mark.epoch)  # its end too: it is done, and is nobody's
+            # The let_go was lost as well: the offsets are done, and the partition stays without an owner.
+            lost = mark.former and self._was_lost(p, mark.epoch)
             owns = not lost and self._owns(mark.partition, p, mark.epoch)
             if owns:
                 p.watermark, p.begun = max(p.watermark, mark.watermark), True
@@ -108,7 +109,7 @@ class MemorySession:
         self._ask(self._to_let_go([(let, None) for let in partitions]))
 
     def _to_let_go(self, ended: Sequence[tuple[LetGo, Standing | None]]) -> Callable[[], None]:
-        """With what the owner has marked."""
+        """End ownerships. Args: ended: beside each, what its owner knows to be done, or None."""
 
         def one(end: tuple[LetGo, Standing | None]) -> None:
             let, known = end
@@ -123,7 +124,7 @@ class MemorySession:
         return lambda: _for_each(one, ended)
 
     def _to_restate(self, standings: Sequence[Standing]) -> Callable[[], None]:
-        """How positions stand, by their owner."""
+        """Mark all that their owner knows to be done in these positions."""
 
         def one(known: Standing) -> None:
             p = self._state.position(known.mark.partition)
@@ -153,7 +154,7 @@ class MemorySession:
         return self._ask(lambda: [one(poll) for poll in polls])
 
     def release(self, records: Sequence[Token]) -> None:
-        """Say of records handed over that nobody runs them any more."""
+        """Report that handed-over records are no longer running."""
 
         def one(record: Token) -> None:
             running = self._state.position(record.partition).running
@@ -163,7 +164,7 @@ class MemorySession:
         self._ask(lambda: _for_each(one, records))
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
-        """Forget what is done from where the group was reset to. False = fenced."""
+        """Forget what is done from the offset of the reset on. False = fenced."""
         with self._state.lock:
             first, self._drops = self._drops + 1, self._drops + len(drops)
         return [again is not None for again in self._ask(self._to_drop(drops, range(first, first + len(drops))))]
@@ -223,7 +224,8 @@ class MemorySession:
             held = self._state.key(claim.key)
             if isinstance(held, Finished):
                 return Verdict.DONE
-            # Absent, or a dead session's: a failover has lost it. Nobody takes over from a session that lives.
+            # No session takes a key over from one that lives: an absent claim, or a dead session's, was lost by a
+            # failover.
             lost = self._state.alive(self.id) and (held is None or not self._state.alive(held.session))
             if held != (self.id, claim.token) and not lost:
                 return Verdict.FENCED
@@ -258,7 +260,7 @@ class MemorySession:
         self._ask(lambda: _for_each(one, claims))
 
     def vouch(self, seconds: float) -> None:
-        """Renew for so long from now on, unless somebody vouches again."""
+        """Renew for `seconds` from now on, unless this is called again."""
         self._lease.vouch(seconds)
 
     def abandon(self) -> None:
@@ -269,7 +271,7 @@ class MemorySession:
         """End the session. Does not raise; without an answer the lease runs out by itself."""
         self._lease.stop()
         if not self._lease.own_process:
-            return  # a forked child has no say about its parent's session
+            return  # in a forked child: the session is the parent's
         self._lease.lose()
         with suppress(StoreError):
             self._carry(lambda: self._state.handle(lambda: self._state.sessions.pop(self.id, None)))
@@ -284,26 +286,27 @@ class MemorySession:
             self._generation = max(self._generation, (self._generation if above is None else above) + 1)
 
     def _was_lost(self, p: StoredPosition, epoch: int) -> bool:
-        """Whether a failover has lost its acquire, and nobody took it over."""
+        """Whether a failover has lost this session's acquire, and no other session has taken the position over."""
         others = p.owner not in (None, self.id) and self._state.alive(p.owner)
         return epoch > p.epoch and not others and self._state.alive(self.id)
 
     def _owns(self, partition: str, p: StoredPosition, epoch: int) -> bool:
-        """Whether this session owns it: also again, where a failover has lost its acquire and nobody took it over."""
+        """Whether this session owns the position. If a failover has lost the acquire, and no other session has taken
+        the position over, it becomes this session's again."""
         if (p.epoch, p.owner) == (epoch, self.id):
             return True
         if not self._was_lost(p, epoch):
             return False
-        # If all is lost: the fence that follows is above the one of this epoch, and no higher than the clock.
+        # Where the store has lost all data: the next fence is above that of this epoch, and no higher than the clock.
         p.epoch, p.owner, p.born_ms = epoch, self.id, p.born_ms or self._state.wall_ms() - epoch
         self._state.positions[partition] = p
         return True
 
     def _ask(self, apply: Callable[[], _T]) -> _T:
-        """One call: admitted, applied as a whole, answered.
+        """Make one call: it is admitted, applied as a whole, and answered.
 
         Raises:
-            StoreUnavailable: no answer; the generation has been raised. Or this is a late request, and is not applied.
+            StoreUnavailable: no answer, and the generation has been raised; or a late request, which is not applied.
             StateError: called in a forked child.
         """
         if not self._lease.own_process:
@@ -320,7 +323,7 @@ class MemorySession:
 
 
 def _take_over(p: StoredPosition, known: Standing) -> None:
-    """Add the word of its owner to a position that may have lost some of it."""
+    """Add what its owner knows to be done to a position that may have lost some of it."""
     if known.since > p.since:
         p.start_over(known.since, known.again)
     p.watermark, p.begun = max(p.watermark, known.mark.watermark), True

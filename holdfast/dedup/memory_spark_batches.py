@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 class _Ended(NamedTuple):
     attempt: Attempt
     origin: str
-    until: float  # its keys are done until then
-    keys: str  # their print
+    until: float  # when its keys stop being done
+    keys: str  # a print of its keys
 
 
 @dataclass(slots=True, kw_only=True)
 class _Sink:
     born: int = 0
     current: Attempt | None = None
-    origin: str = ""  # of the current one
-    waits: tuple[BatchId, str] | None = None  # what has the next turn, and its session
+    origin: str = ""  # of the current attempt
+    waits: tuple[BatchId, str] | None = None  # the batch that has the next turn, and its session
     last: Attempt | None = None
-    finished: dict[str, _Ended] = field(default_factory=dict)  # query -> its last one
+    finished: dict[str, _Ended] = field(default_factory=dict)  # query -> its last finished attempt
 
 
 class MemoryBatches:
@@ -51,7 +51,7 @@ class MemoryBatches:
         self._state = store.state
         self._sinks: dict[str, _Sink] = {}
         self._number = 0
-        #: Another one after a failover: for tests.
+        #: Stands for the server's id; tests change it for a failover.
         self.life = "1"
 
     def begin(
@@ -143,7 +143,7 @@ class MemoryBatches:
             return Fate.LIVES if self._state.alive(attempt.session) else Fate.SILENT
 
     def give_up(self, session: str) -> None:
-        """End it."""
+        """End the attempt of this session, unless it is finished."""
         with self._state.lock:
             self._state.answer()
             self._state.sessions.pop(session, None)

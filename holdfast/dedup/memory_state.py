@@ -18,20 +18,21 @@ if TYPE_CHECKING:
     from holdfast.timing import Clock
 
 _T = TypeVar("_T")
-#: So few are not looked through for those whose window has passed.
+#: Up to this many keys are kept without a sweep for those whose window has passed.
 _FEW_KEYS = 1024
 
 
 class Carry(Protocol):
-    """How calls of one process get to the store, and the replies back."""
+    """Carries calls of one process to the store, and the replies back."""
 
     def __call__(self, request: Callable[[], _T], /) -> _T:
-        """Have the store do that, once at most. Raises StoreError: no answer; perhaps it was done, or will be."""
+        """Have the store handle this request, once at most. Raises StoreError: no answer; it may have been applied, or
+        may be applied later."""
         ...
 
 
 def straight(request: Callable[[], _T], /) -> _T:
-    """The store is in this process."""
+    """Carry nothing: the store is in this process."""
     return request()
 
 
@@ -67,13 +68,13 @@ class StoredPosition:
         return max(self.again, self.watermark, self.above.end, max(self.running, default=-1) + 1)
 
     def start_over(self, since: Since, again: int) -> None:
-        """Forget what is done and running: this drop came after it."""
+        """Apply a drop: forget what is done and running."""
         self.again, self.since = max(self.known_up_to, again), since
         self.watermark, self.begun, self.above = 0, False, OffsetSet()
         self.running.clear()
 
     def tidy(self) -> None:
-        """After a change of what is done."""
+        """Remove offsets below the watermark, and done offsets from `running`. Called after each change."""
         self.above.remove_below(self.watermark)
         self.running = {offset: holder for offset, holder in self.running.items() if not self.is_done(offset)}
 
@@ -93,11 +94,11 @@ class Finished(NamedTuple):
 
 
 class Answering:
-    """Answers in the place of a server, or does not answer. `lock` is held around each call of a session.
+    """Takes the place of a server, which a test may make silent. `lock` is held around each call of a session.
 
     Args:
         runtime: the machine; its clock is the server's.
-        silence: what is said where no reply is given.
+        silence: the text of the error where no reply is given.
     """
 
     def __init__(self, runtime: Runtime, silence: str) -> None:
@@ -117,8 +118,14 @@ class Answering:
         raise StoreUnavailable(self._silence)
 
     def ask(self, carry: Carry, request: Callable[[], _T], unanswered: Callable[[], None]) -> _T:
-        """A call on its way there and back. `unanswered` is called where it gets no answer, whatever the cause: also by
-        KeyboardInterrupt, when the request may be on its way. Raises StoreUnavailable."""
+        """Carry a call to the store, and its reply back. Raises StoreUnavailable.
+
+        Args:
+            carry: carries both.
+            request: the call.
+            unanswered: called if there is no answer, for any reason, even KeyboardInterrupt: the request may be on its
+                way.
+        """
         answered = False
         try:
             reply = carry(lambda: self.handle(request))
@@ -135,7 +142,7 @@ class Answering:
 
 
 class MemoryState(Answering):
-    """The three kinds of fact, and who may change them."""
+    """Sessions, positions and keys, with the clock that judges them."""
 
     def __init__(self, window_s: float, runtime: Runtime) -> None:
         super().__init__(runtime, "no answer: a test has called go_silent() on this MemoryClaims")
@@ -154,12 +161,12 @@ class MemoryState(Answering):
         return session is not None and session.deadline > self.clock.now()
 
     def kill(self, session_id: str) -> None:
-        """The session's lease is over; its generation stays known."""
+        """End the session's lease; its call generation stays known."""
         if session_id in self.sessions:
             self.sessions[session_id].deadline = -math.inf
 
     def admit(self, session_id: str, generation: int) -> bool:
-        """The barrier against late requests: False = a higher generation has been here."""
+        """The barrier against late requests: False = a call with a higher generation has arrived before."""
         session = self.sessions.get(session_id)
         if session is None:
             return True
@@ -169,11 +176,11 @@ class MemoryState(Answering):
         return True
 
     def position(self, partition: str) -> StoredPosition:
-        """The partition's position; one that nobody has acquired reads as empty."""
+        """The partition's position; empty if no session has acquired it."""
         return self.positions.get(partition) or StoredPosition()
 
     def finish(self, key: ClaimKey, result: str) -> None:
-        """The key is done, for the window from now on. Keys whose window has passed are removed, many at a time."""
+        """Note the key as done, for the window from now on. Removes keys whose window has passed, many at a time."""
         self.keys[key] = Finished(self.clock.now() + self.window_s, result)
         if len(self.keys) > self._sweep_at:
             for each in [each for each in self.keys if self.key(each) is None]:
@@ -181,6 +188,6 @@ class MemoryState(Answering):
             self._sweep_at = max(2 * len(self.keys), _FEW_KEYS)
 
     def key(self, key: ClaimKey) -> Claimed | Finished | None:
-        """The holder of the key; None = nobody holds it, or its window has passed."""
+        """The claim of the key, or its end; None = there is neither, or its window has passed."""
         held = self.keys.get(key)
         return None if isinstance(held, Finished) and held.until <= self.clock.now() else held

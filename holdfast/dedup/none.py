@@ -1,4 +1,4 @@
-"""No store: what `claims=None` means. Every answer is the one that a store without any memory would give."""
+"""The store for `claims=None`. Every answer is that of a store without any memory."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class NoSession:
         self._epochs = count(1)
 
     def live(self) -> bool:
-        """Always: there is nothing to lose."""
+        """Return True: there is no lease to lose."""
         return True
 
     def renew(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
@@ -41,7 +41,7 @@ class NoSession:
         """Accepted."""
 
     def poll(self, polls: Sequence[AskInHand]) -> list[InHand | Verdict]:
-        """Nobody else has anything in hand, as far as is known here."""
+        """Reply that no other session has anything in hand: none is known here."""
         return [InHand(frozenset(), frozenset(poll.offsets)) for poll in polls]
 
     def release(self, records: Sequence[Token]) -> None:
@@ -68,7 +68,7 @@ class NoSession:
         return Turned(self.finish(done), self.mark(marks), self.claim(claims))
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
-        """Nothing is done, as far as is known here."""
+        """Reply that no key is done: none is known here."""
         return [None] * len(keys)
 
     def unclaim(self, claims: Sequence[Claim]) -> None:

@@ -1,4 +1,4 @@
-"""Work that has not run: a call that returns a coroutine, a generator or a future has done nothing yet.
+"""Functions that have not run when their call returns: they return a coroutine, a generator or a future.
 
 A record whose handler returned such a value would count as handled, and be lost.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.errors import SettingError
 
-#: What a caller has to go through, or wait for, before anything runs.
+#: Types of results that run nothing before the caller iterates over them, or waits for them.
 _LAZY = (map, filter, Future)
 
 
@@ -24,7 +24,8 @@ def routine(function: Any) -> Any:  # noqa: ANN401 - anything that can be called
 
 
 def name_of_call(function: Any) -> str:  # noqa: ANN401 - as above
-    """Name a function for errors and logs: nothing of what a partial or an object holds, which may be a secret."""
+    """Name a function for errors and logs, without the arguments of a partial or the data of an object: these may be
+    secret."""
     while isinstance(function, functools.partial):
         function = function.func
     return getattr(function, "__qualname__", None) or type(function).__qualname__
@@ -42,10 +43,10 @@ def makes_generator(function: Any) -> bool:  # noqa: ANN401 - as above
 
 
 def check_runs(what: str, function: Any, name: str) -> None:  # noqa: ANN401 - as above
-    """Check that a call of this function runs it: a wrapper may still hide a coroutine, see `not_run`.
+    """Check that a call of this function runs it. A wrapper may still return a coroutine: see `not_run`.
 
     Args:
-        what: the argument that it was given by, for the error.
+        what: the setting that names it, for the error.
         function: the user's.
         name: the function's, for the error.
 
@@ -61,7 +62,7 @@ def check_runs(what: str, function: Any, name: str) -> None:  # noqa: ANN401 - a
 
 
 def check_returns(what: str, function: Any, name: str) -> None:  # noqa: ANN401 - as above
-    """Check that a call of this function returns its value at once. Arguments as those of `check_runs`.
+    """Check that a call of this function returns its value at once. Arguments as of `check_runs`.
 
     Raises:
         SettingError: it returns a coroutine or a generator.
@@ -71,7 +72,8 @@ def check_returns(what: str, function: Any, name: str) -> None:  # noqa: ANN401 
 
 
 def not_run(returned: object) -> str | None:
-    """Name the type of a returned value, or of an item of a returned list, whose work has not run. It is closed.
+    """Return the name of the type of a returned value, or of an item of a returned list, whose work has not run. Closes
+    a coroutine or a generator.
 
     Returns: None for all other values.
     """

@@ -1,8 +1,8 @@
 """Many offsets in little memory: `OffsetSet` as bits, `Runs` as ranges.
 
-What is done above a watermark that stands still may be millions of offsets, in a row or with a gap beside each (a
-transaction of one record leaves a marker behind it). As bits in chunks of 256, as Redis keeps them, ten million take 5
-MB whatever their gaps, and less where they have none.
+Millions of offsets may be done above a watermark that stands still, in a row or with a gap beside each (a transaction
+of one record leaves a marker behind it). As bits in chunks of 256, as Redis keeps them, ten million offsets take 5 MB
+whatever their gaps, and less where there are none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FULL = (1 << WIDTH) - 1
 
 
 class Runs(Sequence[int]):
-    """Offsets, ascending, as the ranges of which they are made. Never changed.
+    """Ascending offsets, kept as ranges. Immutable.
 
     Args:
         ranges: ascending, none of them empty, and without overlaps.
@@ -58,16 +58,16 @@ class Runs(Sequence[int]):
 
 
 class OffsetSet(AbstractSet[int]):  # noqa: PLW1641 - it changes, so it has no hash
-    """A set of offsets, iterated in ascending order. One thread changes it; those to whom it was given read it.
+    """A set of offsets, iterated in ascending order. One thread changes it; parts that it is given to only read it.
 
     Args:
-        offsets: its first ones; of another OffsetSet, a copy.
+        offsets: the first elements; another OffsetSet is copied.
     """
 
     __slots__ = ("_chunks", "_low")
 
     def __init__(self, offsets: Collection[int] = ()) -> None:
-        #: Number of a chunk -> its bits, of which one is set at least.
+        #: Number of a chunk -> its bits, never 0.
         self._chunks: dict[int, int] = {}
         #: No chunk has a lower number.
         self._low = 0
@@ -78,9 +78,9 @@ class OffsetSet(AbstractSet[int]):  # noqa: PLW1641 - it changes, so it has no h
 
     @classmethod
     def of_chunks(cls, chunks: Iterable[tuple[int, int]]) -> OffsetSet:
-        """Make one of chunks: number, and bits."""
+        """Make a set from chunks. Args: chunks: number and bits of each."""
         made = cls()
-        # One object for all that are full: these are most, and there may be a million.
+        # All full chunks share one object: most are full, and there may be a million.
         made._chunks = {number: _FULL if bits == _FULL else bits for number, bits in chunks if bits}
         made._low = min(made._chunks, default=0)
         return made
@@ -107,19 +107,19 @@ class OffsetSet(AbstractSet[int]):  # noqa: PLW1641 - it changes, so it has no h
 
     @property
     def chunks(self) -> Mapping[int, int]:
-        """Number -> bits, none of which are zero; in no order."""
+        """Number of a chunk -> its bits, never 0; in no order."""
         return MappingProxyType(self._chunks)
 
     @property
     def end(self) -> int:
-        """One more than the highest; 0 = it is empty."""
+        """The highest offset + 1; 0 = the set is empty."""
         if not self._chunks:
             return 0
         highest = max(self._chunks)
         return highest * WIDTH + self._chunks[highest].bit_length()
 
     def runs(self, within: range | None = None) -> Iterator[range]:
-        """The ranges without gaps of which it is made, ascending; cut where they leave `within`."""
+        """The offsets as ranges without gaps, ascending; only the parts inside `within`."""
         start = after = -1
         for number in sorted(self._chunks if within is None else self._touched(within)):
             base, bits = number * WIDTH, self._chunks[number]
@@ -135,7 +135,7 @@ class OffsetSet(AbstractSet[int]):  # noqa: PLW1641 - it changes, so it has no h
             yield range(start, after)
 
     def gaps(self, within: range) -> list[range]:
-        """The offsets of that range that are not in it, as ranges; ascending."""
+        """The offsets of `within` that are not in the set, as ascending ranges."""
         found, at = [], within.start
         for run in self.runs(within):
             if at < run.start:
@@ -144,11 +144,11 @@ class OffsetSet(AbstractSet[int]):  # noqa: PLW1641 - it changes, so it has no h
         return [*found, range(at, within.stop)] if at < within.stop else found
 
     def has_any(self, offsets: range) -> bool:
-        """Whether one of these is in it."""
+        """Whether one of these is in the set."""
         return any(self._chunks[number] & _bits(offsets, number * WIDTH) for number in self._touched(offsets))
 
     def first_missing(self, at: int) -> int:
-        """The lowest offset from there on that is not in it."""
+        """The lowest offset from `at` on that is not in the set."""
         number, bit = divmod(at, WIDTH)
         chunks = self._chunks
         while True:
@@ -164,7 +164,7 @@ class OffsetSet(AbstractSet[int]):  # noqa: PLW1641 - it changes, so it has no h
         self.add_all((range(offset, offset + 1),))
 
     def add_all(self, ranges: Iterable[range], *, at_least: int = 0) -> None:
-        """Add ranges of offsets, none of them empty; without what is lower than `at_least`."""
+        """Add ranges of offsets, none of them empty. Offsets below `at_least` are left out."""
         chunks = self._chunks
         for each in ranges:
             first, stop = each.start, each.stop
@@ -183,14 +183,14 @@ class OffsetSet(AbstractSet[int]):  # noqa: PLW1641 - it changes, so it has no h
             chunks[number] = chunks.get(number, 0) | (1 << stop) - (1 << bit)
 
     def update(self, other: OffsetSet) -> None:
-        """Add all of another."""
+        """Add all offsets of another set."""
         chunks = self._chunks
         for number, bits in other.chunks.items():
             chunks[number] = chunks.get(number, 0) | bits
         self._low = min(chunks, default=0)
 
     def remove(self, offsets: range) -> None:
-        """Remove these, as far as they are in it."""
+        """Remove those of these offsets that are in the set."""
         for number in self._touched(offsets):
             left = self._chunks[number] & ~_bits(offsets, number * WIDTH)
             if left:
@@ -199,9 +199,9 @@ class OffsetSet(AbstractSet[int]):  # noqa: PLW1641 - it changes, so it has no h
                 del self._chunks[number]
 
     def remove_below(self, offset: int) -> int:
-        """Remove all that are lower. Returns how many chunks went with them.
+        """Remove all lower offsets. Returns how many chunks were removed with them.
 
-        The work is bounded by what is there, and by how far it goes beyond the last time.
+        The work is bounded by the number of chunks, and by the distance to the offset of the last call.
         """
         chunks, number = self._chunks, offset // WIDTH
         before = len(chunks)
@@ -221,7 +221,7 @@ class OffsetSet(AbstractSet[int]):  # noqa: PLW1641 - it changes, so it has no h
         return before - len(chunks)
 
     def _touched(self, offsets: range) -> list[int]:
-        """The numbers of chunks that have some of these offsets, or others beside them."""
+        """The numbers of existing chunks that overlap with these offsets."""
         numbers, chunks = range(offsets.start // WIDTH, -(-offsets.stop // WIDTH)), self._chunks
         few, many = (numbers, chunks) if len(numbers) <= len(chunks) else (chunks, numbers)
         return [number for number in few if number in many]
@@ -230,7 +230,7 @@ class OffsetSet(AbstractSet[int]):  # noqa: PLW1641 - it changes, so it has no h
 def runs(offsets: Collection[int]) -> Sequence[range]:
     """Offsets as ranges, one for each unbroken run.
 
-    Never anything that is not in `offsets`, even if these are not ascending: a record that is marked and was not
+    The ranges hold exactly these offsets, even if they are not ascending: a record that is marked though it was not
     handled would be lost.
     """
     if isinstance(offsets, Runs):
@@ -253,13 +253,13 @@ def runs(offsets: Collection[int]) -> Sequence[range]:
 
 
 def _bits(offsets: range, base: int) -> int:
-    """The offsets that are in the chunk which begins at `base`, as its bits."""
+    """The bits of these offsets in the chunk that begins at `base`."""
     first, after = max(offsets.start - base, 0), min(offsets.stop - base, WIDTH)
     return (1 << after) - 1 >> first << first if after > first else 0
 
 
 def _runs_of(bits: int) -> Iterator[tuple[int, int]]:
-    """Unbroken runs of bits that are set: the first, and the one after the last."""
+    """Unbroken runs of set bits: the first bit of each, and the one after its last."""
     at = 0
     while bits:
         skip = (bits & -bits).bit_length() - 1

@@ -1,4 +1,4 @@
-"""Open while the store is down: by explicit choice work goes on without protection, and each such claim is counted."""
+"""Open while the store is down: by explicit choice work goes on without protection. Claims granted so are counted."""
 
 from __future__ import annotations
 
@@ -33,32 +33,33 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How often a store that gives no answer is looked at.
+#: Seconds between two checks of a store that does not answer. While failures go on they double, up to the second
+#: number.
 _LOOK_EVERY_S = 1.0
 _LOOK_AT_LEAST_EVERY_S = 30.0
 
 
 class OpenSession:
-    """A session whose unanswered calls are answered as by no store at all. Any thread.
+    """A session that answers calls as `NoSession` does while the store does not answer. Any thread.
 
-    What was granted so is not known to the store: as soon as it answers again it fences it, and the partition is taken
-    over anew. Until then records may run twice; that is what the choice means.
+    The store does not know what was granted in this way: as soon as it answers again it fences the mark, and the
+    partition is taken over anew. Until then records may run twice; the setting accepts that.
 
-    What was given back or brought to its end so is owed to the store while the session lives there: it would go on
-    holding it for us, and everybody else would wait.
+    Calls that end or release something stay owed to the store while the session lives there. Otherwise the store would
+    go on holding keys, records and partitions for this session, and other sessions would wait for them.
     """
 
     def __init__(self, session: ClaimSession | None, store: OpenClaims) -> None:
         self._session, self._store, self._open = session, store, NoSession()
         self._owed: deque[Callable[[ClaimSession], object]] = deque()
-        #: Positions of which an `acquire` was not answered: their epoch at the store is not known.
+        #: Positions whose `acquire` was not answered: their epoch at the store is not known.
         self._unsure: set[str] = set()
-        #: It began without the store, which is there now.
+        #: The session began without the store, and the store answers now: a new session has to begin.
         self._over = False
         self.id = session.id if session is not None else "open"
 
     def live(self) -> bool:
-        """The inner session's word, but while the store is down there is nobody to take over."""
+        """Whether the inner session lives. While the store is down, True: no other session can take over then."""
         if self._session is None:
             return not self._over
         return self._store.down or self._session.live()
@@ -78,13 +79,13 @@ class OpenSession:
                 return answer
         elif not self._over:
             self._store.unanswered(items)
-        if owed and session is not None and session.live():  # else the store has forgotten it, or will
+        if owed and session is not None and session.live():  # a dead session holds nothing at the store
             self._owed.append(ask)
         self.look()
         return without(self._open)
 
     def look(self) -> None:
-        """Have somebody else ask whether the store is there again."""
+        """Have a thread of its own check whether the store answers again."""
         store, session = self._store, self._session
         if session is None and store.reached:
             self._over = True
@@ -93,12 +94,12 @@ class OpenSession:
             store.look(store.connect_again if session is None else session.renew)
 
     def _pay(self, session: ClaimSession) -> None:
-        """Say again what is owed, in its order. Raises StoreUnavailable."""
+        """Send the owed calls, in their order. Raises StoreUnavailable."""
         while self._owed:
             if not session.live():
                 self._owed.clear()
                 return
-            with suppress(IndexError):  # another thread was faster
+            with suppress(IndexError):  # another thread has sent the last one
                 ask = self._owed.popleft()
                 try:
                     ask(session)
@@ -154,13 +155,13 @@ class OpenSession:
         return self._ask(len(claims), lambda s: s.claim_fenced(claims), lambda s: s.claim_fenced(claims))
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
-        """See `ClaimSession`; a key that was granted without the store is not held there, and that is no reason to run
-        its record again."""
+        """See `ClaimSession`. Once claims were granted without the store, all verdicts are DONE: the store does not
+        hold those keys, which is no reason to run their records again."""
         verdicts = self._ask(0, lambda s: s.finish(claims, results), lambda s: s.finish(claims, results), owed=True)
         return [Verdict.DONE] * len(verdicts) if self._store.ever_open else verdicts
 
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
-        """See `ClaimSession`; one after the other, since each goes its own way without an answer."""
+        """See `ClaimSession`; three calls, since without an answer each is handled differently."""
         return Turned(self.finish(done), self.mark(marks), self.claim(claims))
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
@@ -172,7 +173,7 @@ class OpenSession:
         self._ask(0, lambda s: s.unclaim(claims), lambda s: s.unclaim(claims), owed=True)
 
     def vouch(self, seconds: float) -> None:
-        """See `ClaimSession`. Where nothing else asks, it notes that the store is back, and says what is owed."""
+        """See `ClaimSession`. Also notices that the store is back, and sends the owed calls, if no other call does."""
         if self._session is not None:
             self._session.vouch(seconds)
         if self._owed or self._store.down:
@@ -190,7 +191,7 @@ class OpenSession:
 
 
 class OpenClaims:
-    """A ClaimStore around another, that is open while the other gives no answer."""
+    """A ClaimStore around another one. It grants everything while the other does not answer."""
 
     def __init__(
         self,
@@ -200,34 +201,34 @@ class OpenClaims:
         came_back: Callable[[int], None],
         runtime: Runtime = MACHINE,
     ) -> None:
-        """Args: went_down, came_back: told once an outage, the latter with the claims granted without the store. Both
-        in the thread whose call it was."""
+        """Args: went_down, came_back: called once an outage, the latter with the number of claims granted without the
+        store. Both are called in the thread that made the call."""
         self._store, self._went_down, self._came_back, self._runtime = store, went_down, came_back, runtime
         self.down = False
         self.ever_open = False
         #: Claims that were granted without the store, since it went down.
         self.unprotected = 0
-        #: It has answered since it went down, though not to who uses it.
+        #: The store has answered the thread that checks it since it went down, but no call of a session yet.
         self.reached = False
-        #: In a row, and when the last one was.
+        #: Failures in a row, and the time of the last one.
         self._failures, self._failed_at = 0, -math.inf
         self._looking = False
         self._look_at = 0.0
 
     @property
     def store_id(self) -> str:
-        """The inner store's."""
+        """The id of the inner store."""
         return self._store.store_id
 
     def connect(self) -> None:
-        """Connect the inner store. A store that does not answer is no reason not to start."""
+        """Connect the inner store. If it does not answer, the app starts all the same."""
         try:
             self._store.connect()
         except StoreUnavailable as error:
             self.unanswered(0, error)
 
     def begin(self, lease_s: float) -> OpenSession:
-        """A session, of the inner store where it answers."""
+        """Begin a session: of the inner store, if it answers; otherwise one without a store."""
         try:
             with self._already_running():
                 session = self._store.begin(lease_s)
@@ -243,18 +244,19 @@ class OpenClaims:
 
     @property
     def may_ask(self) -> bool:
-        """Whether somebody who cannot wait may ask it: one that is gone may take its whole timeout to say nothing."""
+        """Whether a session may call the store. A store that is down may cost each caller its whole timeout, so only
+        the checking thread calls it until it answers."""
         return not self.down or self.reached
 
     def connect_again(self) -> None:
-        """Whether it is there. Raises StoreError."""
+        """Check whether the store answers. Raises StoreError."""
         with self._already_running():
             self._store.connect()
 
     @contextmanager
     def _already_running(self) -> Iterator[None]:
-        """Handlers run without the store by now. A refusal of credentials is then one more way of being down, and no
-        reason to stop them; before the first record it stops the start."""
+        """Around calls that may refuse credentials. Before the app has run without the store, a refusal stops the
+        start; afterwards it counts as an outage, and does not stop the handlers."""
         try:
             yield
         except AccessRefused as error:
@@ -265,7 +267,7 @@ class OpenClaims:
             ) from error
 
     def look(self, ask: Callable[[], object]) -> None:
-        """Ask it in a thread of its own: at once, then now and then."""
+        """Check the store in a thread of its own: at once, then at intervals. Args: ask: the call that checks."""
         if self.reached or self._looking or self._runtime.now() < self._look_at:
             return
         self._looking = True
@@ -277,7 +279,7 @@ class OpenClaims:
             ask()
         except StoreUnavailable:
             return
-        except Exception:  # noqa: BLE001 - it answers; who asks next gets the same, and raises it where it is seen
+        except Exception:  # noqa: BLE001 - the store answers; the next call of a session raises the same error
             self.reached = True
         else:
             self.reached = True
@@ -285,11 +287,12 @@ class OpenClaims:
             self._looking = False
 
     def unanswered(self, items: int, error: StoreUnavailable | None = None) -> None:
-        """Count, and say so once an outage. Args: error: what the store was asked in vain; None: it was not asked."""
+        """Count claims granted without the store, and report the outage once. Args: error: of the call without an
+        answer; None: the store was not asked."""
         self.unprotected += items
         self.ever_open = True
         if error is not None:
-            # One that answers looks, and then not what is asked of it, is asked less and less often.
+            # A store that answers the checks, but then not the calls, is called less and less often.
             now = self._runtime.now()
             self._failures = 0 if now - self._failed_at > 2 * _LOOK_AT_LEAST_EVERY_S else min(self._failures + 1, 10)
             wait_s = min(_LOOK_EVERY_S * (2**self._failures - 1), _LOOK_AT_LEAST_EVERY_S)
@@ -299,7 +302,7 @@ class OpenClaims:
             self._went_down(error or StoreUnavailable("the store has not answered since the start"))
 
     def answered(self) -> None:
-        """The store is back."""
+        """Note that the store has answered a call, and report the end of the outage."""
         if self.down:
             self.down = self.reached = False
             self._came_back(self.unprotected)

@@ -1,4 +1,4 @@
-"""Whether threads are threads: gevent and eventlet put coroutines of one thread in their place."""
+"""Whether threads are real: gevent and eventlet replace them by coroutines of one thread."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from holdfast.errors import SettingError
 
 
 def check_threads() -> None:
-    """Refuse a process whose threads are patched: a client in C that waits for its broker would stop all of them, the
-    one that renews the session as well.
+    """Refuse a process whose threads are patched: a client in C that waits for its broker would stop all of them,
+    including the thread that renews the session.
 
     Raises:
         SettingError: gevent or eventlet has patched them.
     """
     for name, said in (("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")):
         patched = getattr(sys.modules.get(name), said, None)
-        # gevent's queue alone makes threads stand still that are real ones: it has a loop of its own for each.
+        # Even if only the queue is patched, real threads stand still: gevent's queue has an event loop for each thread.
         if patched is not None and any(map(patched, ("threading", "thread", "queue"))):
             raise SettingError(
                 "monkey patch",

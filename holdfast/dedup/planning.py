@@ -1,4 +1,4 @@
-"""From a look at a group to its next plan. Pure but for the stamp."""
+"""Makes a group's next plan from a look at the group. Pure but for the stamp."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def next_plan(view: View, strategy: Strategy, *, without: str = "") -> Plan:
-    """The plan for what was looked at: the very one that there is, where it still fits.
+    """Return the plan for a view: the current plan, if it still fits.
 
     Args:
         view: the look.
@@ -21,8 +21,8 @@ def next_plan(view: View, strategy: Strategy, *, without: str = "") -> Plan:
         without: a member that leaves; its offer does not count any more, and the plan is a new one in any case.
 
     Raises:
-        StateError: the strategy has left a queue out and is not one that may, or has given one to nobody or of
-            nobody's. Or what it raises itself.
+        StateError: the strategy has left a queue out though it may not (`leaves_out`), has given a queue to an unknown
+            member, or has given away a queue that no member offers. Errors of the strategy itself pass through.
     """
     members = [view.members[member_id] for member_id in sorted(view.members) if member_id != without]
     queues = sorted(view.queues(without=without), key=lambda queue: (queue.topic, queue.broker, queue.number))
@@ -37,5 +37,5 @@ def next_plan(view: View, strategy: Strategy, *, without: str = "") -> Plan:
 
 
 def _new_stamp(before: Plan) -> str:
-    """One that no other plan has, also where a store that lost data counts generations anew."""
+    """A stamp that no other plan has, even if a store that lost data counts generations anew."""
     return f"{before.generation + 1}:{secrets.token_hex(6)}"

@@ -1,4 +1,4 @@
-"""Looking into a RedisClaims, and mending by hand: for tools, besides the members that run."""
+"""Showing and changing the data of a RedisClaims by hand: for tools, beside running members."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _BATCH = 500  # keys in one script, positions in one pipeline
 _PAGE = 1000  # keys that one SCAN looks at
-_NOBODY: tuple[bytes, int] = (b"", 0)  # session and call generation of who has no session
+_NOBODY: tuple[bytes, int] = (b"", 0)  # session and call generation of a call without a session
 
 
 class KeyState(Enum):
@@ -40,11 +40,11 @@ class KeyState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyShown:
-    """One key. What does not belong to its state is None or False."""
+    """One key. Fields that do not apply to its state are None or False."""
 
     key: ClaimKey
     state: KeyState
-    session: str | None = None  #: that has claimed it
+    session: str | None = None  #: the one that has claimed it
     session_lives: bool = False
     token: Token | None = None  #: the record that has claimed it
     left_s: float | None = None  #: for how long it stays done
@@ -56,12 +56,12 @@ class Forgotten(Enum):
 
     NOTHING = "-"  #: it was absent
     DONE = "D"  #: it was done and is absent now
-    CLAIMED = "C"  #: it was claimed and is absent now: the next record that asks has it
+    CLAIMED = "C"  #: it was claimed and is absent now: the next record that asks gets it
     HELD = "H"  #: a session that lives has claimed it: kept
 
 
 class Running(NamedTuple):
-    """An offset that was handed over while it was in hand."""
+    """An offset that an owner handed over while it was in hand, and that owner's session."""
 
     offset: int
     session: str
@@ -105,11 +105,11 @@ class RedisAdmin:
 
     @classmethod
     def of(cls, store: RedisClaims) -> Self:
-        """For the namespace of that store, whose settings have to be those of the members.
+        """Make one for the namespace of this store. The store's settings have to be those of the members.
 
         Raises:
             StoreUnavailable: no answer.
-            StoreRefused: credentials, or a namespace that is laid out in another way.
+            StoreRefused: credentials, or a namespace with another layout.
         """
         return cls(store.parts())
 
@@ -121,22 +121,23 @@ class RedisAdmin:
         """Make keys absent, with their results: their records are handled again, when they come again.
 
         Args:
-            keys: which.
-            force: also what a session that lives has claimed. The key is for who asks next, also while the record in
-                that session's hands runs: then it runs twice, and the former is fenced. Where nobody has asked by the
-                end of its handler, the key is done.
+            keys: the keys to forget.
+            force: also forget claims of living sessions. The next record that asks gets the key, even while the handler
+                of the claim's record still runs: then the work runs twice, and the former handler's finish is fenced.
+                If no record asks before that handler ends, the key is done.
         """
         replies = self._of_keys("forget", keys, int(force), durable=True)
         return [Forgotten(chr(reply)) for reply in replies]
 
     def knows_scope(self, scope: str) -> bool | None:
-        """Whether a business key of it is known: walks over the database until one is found. None: digests hide it."""
+        """Whether the store has a business key of this scope: walks over the database until one is found. None: it
+        cannot be told, since keys are digests."""
         if self._layout.hash_keys:
             return None
         return any(page for long in ("", "h") for page in self._pages(f"k:{long}{scoped(scope)}"))
 
     def stats(self, progress: Callable[[int, int], None] | None = None) -> Stats:
-        """Count what is there. Walks over the whole database by SCAN, in short steps between those of others.
+        """Count the contents. Walks over the whole database by SCAN, in short steps, so that other clients are served.
 
         Args:
             progress: called after each step: about how many keys were looked at, of how many, over all namespaces.
@@ -160,7 +161,7 @@ class RedisAdmin:
         return found
 
     def positions(self, prefix: str = "") -> list[PositionShown]:
-        """The positions whose names begin so, by name."""
+        """The positions whose names begin with `prefix`, ordered by name."""
         sessions = self._sessions()
         found: dict[str, PositionShown] = {}
         for page in self._pages(f"p:{prefix}"):
@@ -172,8 +173,8 @@ class RedisAdmin:
         return [found[name] for name in sorted(found)]
 
     def known(self, names: Sequence[str]) -> dict[str, Acquired]:
-        """The positions of these names, as their next owner would find them; those that the store has. Takes nothing
-        over."""
+        """The positions of these names, as their next owner would find them. Names without a position are left out.
+        Takes nothing over."""
         keys = [self._layout.position(name)[1] for name in names]
         found: dict[str, Acquired] = {}
         for first in range(0, len(keys), _BATCH):
@@ -184,13 +185,13 @@ class RedisAdmin:
         return found
 
     def set_position(self, name: str, offset: int) -> bool:
-        """Forget what is known of a partition: all below the offset is done, nothing from there on.
+        """Set a partition's position: all offsets below `offset` are done, none from there on.
 
-        Who held its records is fenced. The next owner takes the higher of this and the group's committed offset: to go
-        back, set that one too.
+        A session that held its records is fenced. The next owner goes on at the higher of this offset and the group's
+        committed offset: to go back, set that one too.
 
         Args:
-            name: of the position, as `positions` tells it.
+            name: of the position, as in `positions`.
             offset: the next one to handle.
 
         Returns:
@@ -207,9 +208,8 @@ class RedisAdmin:
         return bool(reply == b"OK")
 
     def _known_up_to(self, key: bytes) -> int:
-        """Up to where offsets are done in that position. Asked beside the script, which looks at no
-        more than some chunks of a long one.
-        """
+        """The end of the done offsets in this position. Read here, because the script looks at only some chunks of a
+        long position."""
         [fields] = self._pipeline([("HKEYS", key)])
         last = max((int(field[2:]) for field in fields if field[:2] == b"b:"), default=None)
         if last is None:
@@ -218,7 +218,7 @@ class RedisAdmin:
         return last * WIDTH + int.from_bytes(chunk or b"", "little").bit_length()
 
     def _of_keys(self, script: str, keys: Sequence[ClaimKey], *args: int, durable: bool = False) -> list[Any]:
-        """A script that replies for each key, in batches: the replies in the order of the keys."""
+        """Run a script that replies for each key, in batches. Returns: the replies, in the order of the keys."""
         replies: list[Any] = []
         for first in range(0, len(keys), _BATCH):
             shards, groups = batch(self._layout, self._times, keys[first : first + _BATCH], results=True)
@@ -232,7 +232,7 @@ class RedisAdmin:
         return replies
 
     def _pages(self, begin: str) -> Iterator[list[_Found]]:
-        """Names of this namespace that begin so after the hash tag."""
+        """Names of this namespace that begin with `begin` after the hash tag, page by page."""
         pattern = self._layout.pattern(begin)
         for server in self._servers():
             cursor: Any = 0
@@ -244,7 +244,7 @@ class RedisAdmin:
                     break
 
     def _servers(self) -> list[Client]:
-        """All that have some of the keys."""
+        """A client of each server that has some of the keys."""
         return self._client.masters() if isinstance(self._client, ClusterClient) else [self._client]
 
     def _attempts(self) -> tuple[set[bytes], set[bytes]]:
@@ -288,9 +288,9 @@ class RedisAdmin:
         found.claimed += sum(self._pipeline([("HLEN", each.name) for each in kinds.get(b"claims", ())]))
 
     def _sessions(self) -> list[dict[str, bool]]:
-        """Of each shard: session -> whether it lives."""
+        """One dict a shard: session -> whether it lives."""
         asked = [(("TIME",), ("HGETALL", self._layout.sessions(shard))) for shard in range(self._layout.shards)]
-        told = self._pipeline([command for pair in asked for command in pair])  # each by its own server's clock
+        told = self._pipeline([command for pair in asked for command in pair])  # TIME: each shard by its server's clock
         found = []
         for (seconds, micros), fields in zip(told[::2], told[1::2], strict=True):
             now_ms = int(seconds) * 1000 + int(micros) // 1000
@@ -325,7 +325,7 @@ class _Size:
         self._bytes = 0
 
     def add(self, count: int, size_bytes: int | None) -> None:
-        """So many more, one of which takes so much; None = it has expired since."""
+        """Add `count` names. Args: size_bytes: the memory of one of them; None = it has expired since."""
         self._count += count
         if size_bytes is not None:
             self._samples += 1
@@ -351,7 +351,7 @@ def _shown(key: ClaimKey, reply: list[Any]) -> KeyShown:
 
 
 def _acquired(fields: dict[bytes, bytes]) -> Acquired:
-    """A position's hash, as its next owner would be told it."""
+    """Read a position's hash as `acquire` does."""
     return acquired([part for pair in fields.items() for part in pair])
 
 

@@ -30,21 +30,21 @@ class Question(NamedTuple):
     durable: bool = False
 
 
-#: By shard.
+#: Shard -> its reply.
 Replies = dict[int, Any]
-#: A call in two halves: what it asks, and what it makes of the replies.
+#: A call in two halves: it yields its question, gets the replies, and returns its result.
 Asking = Generator[Question, Replies, _T]
 
 
 class Asker:
-    """Of one session. Any thread."""
+    """Sends the calls of one session, and keeps its call generation. Any thread."""
 
     def __init__(self, scripts: Scripts, layout: Layout, lease: Lease, runtime: Runtime) -> None:
         self._scripts, self._layout, self._lease = scripts, layout, lease
         self._id = encode(lease.session_id)
-        #: The store has let this process in before.
+        #: The store has accepted this process' credentials before.
         self.let_in = False
-        #: A call had no answer, of a store whose shards fail apart.
+        #: The last call had no answer, at a store whose shards are on several servers.
         self._doubtful = False
         self._generation = 0
         self._generation_lock = runtime.lock()
@@ -59,7 +59,8 @@ class Asker:
             self._generation = max(self._generation, (self._generation if above is None else above) + 1)
 
     def ask(self, question: Question) -> Replies:
-        """Ask one question alone. Raises as `ask_all`, and what that gives in place of a reply."""
+        """Ask one question alone. Raises as `ask_all`, and also raises the error that `ask_all` gives in place of a
+        reply."""
         [reply] = self.ask_all([question])
         if isinstance(reply, StoreError):
             raise reply
@@ -73,7 +74,7 @@ class Asker:
         return cast("_T", answer)
 
     def together(self, *askings: Asking[Any]) -> list[Any]:
-        """Make several calls in one round trip. What the store says no to alone has that error as its answer. Raises as
+        """Make several calls in one round trip. The answer of a call that the store refuses is its error. Raises as
         `ask_all`."""
         replies = self.ask_all([next(asking) for asking in askings])
         return [
@@ -82,12 +83,12 @@ class Asker:
         ]
 
     def ask_all(self, questions: Sequence[Question]) -> list[Replies | StoreError]:
-        """One round trip, and a second for the shards where another thread had raised the generation meanwhile. What
-        the store says no to alone has that error in place of its reply.
+        """One round trip, and a second for the shards where another thread had raised the generation meanwhile. A
+        question that the store refuses has the error in place of its replies.
 
         Raises:
-            StoreUnavailable: no answer, or one that this process is let in no more. The generation has been raised:
-                ask again.
+            StoreUnavailable: no answer, or the store refuses credentials that it accepted before. The generation has
+                been raised: ask again.
             AccessRefused: the server does not let this process in.
             StateError: called in a forked child.
         """
@@ -120,9 +121,9 @@ class Asker:
         )
 
     def _send(self, questions: Sequence[Question], waiting: Sequence[tuple[int, int]]) -> list[Any]:
-        """A store of which a shard is away is away: after a call without an answer no other is made before all shards
-        are there. Else some records would go on for the rest of the lease, and whoever watches would see the store come
-        and go all the time."""
+        """Send the questions at these shards. If one shard is down, the whole store counts as down: after a call
+        without an answer, the next one is made only when all shards answer. Otherwise some records would go on for the
+        rest of the lease, and the store would be reported as down and up again all the time."""
         generation = self._generation
         calls = []
         for number, shard in waiting:
@@ -148,7 +149,7 @@ class Asker:
 
 
 def _ended(asking: Asking[_T], replies: Replies) -> _T:
-    """Give a call its replies. Returns what it makes of them."""
+    """Give a call its replies. Returns its result."""
     try:
         asking.send(replies)
     except StopIteration as over:
@@ -157,7 +158,8 @@ def _ended(asking: Asking[_T], replies: Replies) -> _T:
 
 
 def in_order(replies: Replies, shards: Iterable[int]) -> Sequence[Any]:
-    """Of a script that replies for each item: the replies in the order of the items, given the shard of each."""
+    """Return the replies of a script that replies for each item, in the order of the items. Args: shards: of each
+    item."""
     if len(replies) == 1:
         return cast("Sequence[Any]", next(iter(replies.values())))
     following = {shard: iter(reply) for shard, reply in replies.items()}

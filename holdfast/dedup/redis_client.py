@@ -1,8 +1,9 @@
-"""Client: redis-py's client, but that what breaks a call off takes no other call's reply away.
+"""Client: redis-py's client, made safe against interrupted calls: no call reads the reply of another.
 
-A signal's handler may raise between any two lines of a main thread: a job's time limit, KeyboardInterrupt. Between a
-request and its reply redis-py would give the connection back to its pool as it is. The next call on it, of another key,
-would read that reply as its own. So commands go by an `Exchange`, which knows which replies are still to come.
+A signal's handler may raise between any two lines of a main thread: a job's time limit, KeyboardInterrupt. If that
+happens between a request and its reply, redis-py gives the connection back to its pool as it is. The next call on it,
+about another key, would read that reply as its own. Therefore commands go through an `Exchange`, which knows which
+replies are still to come.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Command = tuple[Any, ...]
-    #: A key of a server -> what is to be sent behind its commands.
+    #: A key of a server -> the commands to send after those for this server.
     Confirm = Callable[[bytes], Sequence[Command]]
 
-#: Before, its pools have to be told the command for which a connection is taken.
+#: The version of redis-py from which on `get_connection` of its pools needs no name of a command.
 _TAKES_NO_COMMAND = (5, 3)
 _TAKEN_FOR: tuple[str, ...] = (
     () if tuple(int(part) for part in redis.__version__.split(".")[:2]) >= _TAKES_NO_COMMAND else ("EVALSHA",)
@@ -35,7 +36,7 @@ _KEYLESS = frozenset({"TIME", "WAIT"})
 
 
 def key_of(command: Command) -> bytes:
-    """The first key; empty = there is none."""
+    """The first key of a command; empty = it has none."""
     name = command[0].decode() if isinstance(command[0], bytes) else str(command[0])
     if name in _KEYLESS or len(command) < 2:
         return b""
@@ -46,7 +47,7 @@ def key_of(command: Command) -> bytes:
 class Exchange:
     """Commands that are sent together over one connection, and their replies. One thread.
 
-    The connection goes back to its pool with no reply to come, or closed.
+    The connection goes back to its pool without outstanding replies, or closed.
     """
 
     def __init__(self, pool: redis.ConnectionPool) -> None:
@@ -58,17 +59,17 @@ class Exchange:
         """Send them. Raises what redis-py does."""
         packed = b"".join([pack(*command) for command in commands])
         self._connection = self._pool.get_connection(*_TAKEN_FOR)
-        self._due = len(commands)  # before: what was sent in part is not what the next call may begin with
+        self._due = len(commands)  # before the send: after a partial one the connection must not be used again
         self._connection.send_packed_command([packed])
 
     def read(self) -> list[Any]:
-        """All replies; the error of a command is its reply. Raises what redis-py does."""
+        """Read all replies; the error of a command is its reply. Raises what redis-py does."""
         replies: list[Any] = []
         for _ in range(self._due):
             try:
                 replies.append(self._connection.read_response())
             except exceptions.ResponseError as error:
-                replies.append(error.with_traceback(None))  # which would hold this list
+                replies.append(error.with_traceback(None))  # the traceback would hold this list
         self._due = 0
         return replies
 
@@ -88,10 +89,10 @@ class Client(redis.Redis):
         """One round trip.
 
         Returns:
-            The replies, an error as the reply of its command; and the replies to `confirm`, of each server that has run
-            commands.
+            The replies, with an error as the reply of its command; and the replies to `confirm`, of each server that
+            has run commands.
 
-        Raises: what redis-py does where there is no answer.
+        Raises: what redis-py raises if there is no answer.
         """
         raise NotImplementedError
 
@@ -101,7 +102,7 @@ class Client(redis.Redis):
         return self.read(reply, args[0], options)
 
     def read(self, reply: Any, name: str | bytes, options: dict[str, Any]) -> Any:  # noqa: ANN401 - as redis-py's
-        """A reply as redis-py hands it out. Raises the error that it is."""
+        """Convert a reply as redis-py does. Raises the reply, if it is an error."""
         if isinstance(reply, exceptions.RedisError):
             raise reply
         callback = self.response_callbacks.get(name)  # type: ignore[no-untyped-call]
@@ -109,16 +110,16 @@ class Client(redis.Redis):
         return reply if callback is None else callback(reply, **options)
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:  # noqa: ARG002 - as redis-py's
-        """Commands that are sent together; no transaction."""
+        """Collect commands to send them together; without a transaction."""
         return _Pipeline(self)
 
 
 class ServerClient(Client):
-    """Of one server, or of the one that sentinels name."""
+    """A client of one server, or of the master that sentinels name."""
 
     @classmethod
     def around(cls, client: redis.Redis) -> Self:
-        """With the connections of another client, which stay that one's to close."""
+        """Make one that uses the connections of another client. That client closes them."""
         return cls(connection_pool=client.connection_pool)
 
     def send(self, commands: Sequence[Command], confirm: Confirm | None = None) -> tuple[list[Any], list[list[Any]]]:
@@ -130,7 +131,7 @@ class ServerClient(Client):
             exchange.write([*commands, *behind])
             replies = exchange.read()
         except BaseException as error:
-            # What is redis-py's own error, it has closed the connection for.
+            # For its own errors redis-py has closed the connection.
             if not isinstance(error, exceptions.RedisError) or interruption(error, handled) is not None:
                 close_idle(self.connection_pool)
             raise
@@ -141,8 +142,9 @@ class ServerClient(Client):
 
 
 def close_idle(pool: redis.ConnectionPool) -> None:
-    """Close what may have been broken off while redis-py itself was asking: at a new connection, or a sentinel for the
-    master. Connections that other threads read from are theirs to end: closed from here, they would raise anything."""
+    """Close idle connections, after redis-py itself may have been interrupted in a call of its own: the greeting of a
+    new connection, or a question to a sentinel. Connections that other threads are reading from are not closed here:
+    those threads would get arbitrary errors."""
     pool.disconnect(inuse_connections=False)
     if isinstance(pool, SentinelConnectionPool):
         for each in pool.sentinel_manager.sentinels:
@@ -150,8 +152,8 @@ def close_idle(pool: redis.ConnectionPool) -> None:
 
 
 def greet(connection: Any) -> None:  # noqa: ANN401 - of any of redis-py's classes
-    """For `redis_connect_func`. A connection whose greeting was broken off has no user and no database yet: it is
-    closed, before another thread can have it."""
+    """For `redis_connect_func`: greet a new server. A connection whose greeting was interrupted has no user and no
+    database yet: it is closed before another thread can get it."""
     try:
         connection.on_connect()
     except BaseException:

@@ -1,7 +1,8 @@
 """Redis Cluster as a store: its client, and whether all its nodes can hold the promise.
 
-A shard of a namespace is one hash tag, so one slot, so on one master. What touches one shard is as on one server. What
-spans shards is one call for each of their masters, at once; no answer from one of them is no answer:
+A shard of a namespace is one hash tag, therefore one slot, therefore on one master. A call about one shard works as on
+a single server. A call about several shards is sent to each of their masters, at the same time; no answer from one of
+them counts as no answer:
 
     begin, renew and end of a session: all shards, always. A session lives while every shard has its field
     claim, finish, unclaim, results: the shards of the batch's keys
@@ -12,9 +13,9 @@ spans shards is one call for each of their masters, at once; no answer from one 
     RedisAdmin: show and forget as claim; stats, positions and knows_scope SCAN each master, so that a shard that moves
     meanwhile may be counted twice or missed
 
-A shard that is away pauses all of a namespace. After a call without an answer a session makes no other before all
-shards are there (`RedisSession._ask`), and its renewals, which ask all, fail. A record's position, its key and the
-session on which both hang are in different shards: which records could go on is not worth knowing for the time of a
+A shard that is down pauses the whole namespace. After a call without an answer a session makes the next one only when
+all shards answer (`Asker._send`), and its renewals, which ask all shards, fail. A record's position, its key and the
+session that holds both are in different shards; to find out which records could go on is not worth it for the time of a
 failover.
 """
 
@@ -51,30 +52,30 @@ if TYPE_CHECKING:
     from holdfast.dedup.redis_connect import Server, Where
     from holdfast.dedup.redis_layout import Layout
 
-#: A URL's scheme -> what redis-py calls it.
+#: Scheme of a URL -> the scheme that redis-py knows.
 _SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
-#: An option of the URL that is ours.
+#: An option of the URL that holdfast reads itself.
 _REMAP = "address_remap="
-#: Before, its pools have to be told the command for which a connection is taken.
+#: The version of redis-py from which on `get_connection` of its pools needs no name of a command.
 _OLDEST_CLIENT = (5, 3)
 
 
 def is_cluster(url: str) -> bool:
-    """Whether a URL says that a Redis Cluster is there."""
+    """Whether a URL is of a Redis Cluster."""
     return url.partition("://")[0] in _SCHEMES
 
 
 def cluster_client(
     url: str, timeout_s: float, credentials: CredentialProvider | None = None, remap: Remap | None = None
 ) -> ClusterClient:
-    """A client that sends nothing again but what a node has refused. Does not connect yet.
+    """Make a client that sends a command again only if a node has redirected it. Does not connect yet.
 
     Args:
         url: redis+cluster://user:password@host:port,host:port: some of its nodes. Behind NAT its option
-            address_remap=host:port=host:port,... says the same as `remap`: where there is only a URL to give.
+            address_remap=host:port=host:port,... does the same as `remap`, if there is only a URL to give.
         timeout_s: for a connection, and for each reply.
         credentials: asked for user and password at each new connection, in place of those in the URL.
-        remap: what the cluster says of a node's host and port -> where it can be reached.
+        remap: host and port of a node, as the cluster gives them -> those at which it can be reached.
 
     Raises:
         SettingError: the URL cannot be read, or has credentials besides those that are given.
@@ -96,7 +97,7 @@ def cluster_client(
     if remap is not None and in_url is not None:
         raise SettingError("address_remap", remap, "leave it out: the URL has one")
     remap = remap or in_url
-    # redis-py drops what it does not know here, without a word.
+    # RedisCluster drops unknown options silently.
     dropped = sorted({*given} - {*REDIS_ALLOWED_KEYS})
     if dropped:
         raise SettingError(
@@ -111,7 +112,7 @@ def cluster_client(
             url=first,
             startup_nodes=nodes,
             address_remap=remap,
-            # Shards whose nodes are there are asked, whatever became of other slots.
+            # A slot without a node is no reason to fail: shards on other slots can still be asked.
             require_full_coverage=False,
             **options,
         )
@@ -122,7 +123,7 @@ def cluster_client(
 
 
 def around(cluster: RedisCluster) -> ClusterClient:
-    """A client of the caller's, used for its nodes and connections.
+    """Make a client that uses the nodes and connections of the caller's RedisCluster.
 
     Raises:
         SettingError: it reads from replicas.
@@ -136,27 +137,27 @@ def around(cluster: RedisCluster) -> ClusterClient:
         )
     nodes = cluster.nodes_manager
     where = ", ".join(sorted(nodes.startup_nodes))
-    # What is sent here is never sent again, whatever its connections would do with a command of redis-py's own.
+    # Without its retry options: commands that are sent from here are never resent.
     connections = {option: value for option, value in nodes.connection_kwargs.items() if not option.startswith("retry")}
     return ClusterClient(lambda: cluster, connections, where, nodes.address_remap, ours=False)
 
 
 def where_is(client: redis.Redis) -> Where:
-    """Host, port and database, for people; of a cluster the nodes that were given."""
+    """Host, port and database, for texts; for a cluster the nodes that were given."""
     return client.where if isinstance(client, ClusterClient) else where_is_single(client)
 
 
 def place_of(client: redis.Redis) -> str:
-    """The database by the addresses that the client was given; of a cluster, by some of its nodes."""
+    """A name of the database, from the addresses that the client was given; for a cluster some of its nodes."""
     return " ".join(sorted(client.where.split(", "))) if isinstance(client, ClusterClient) else place_of_single(client)
 
 
 def inspect_cluster(client: ClusterClient, where: Where, layout: Layout, *, wait_for_replica: bool) -> Server:
-    """Ask each node what it is.
+    """Read INFO of each node, and check whether the cluster can hold the promise.
 
     Raises:
-        StoreUnavailable: no answer from a node with a shard of ours, or no replica of it where one is asked for.
-        StoreRefused: one is too old, or one that answers evicts keys.
+        StoreUnavailable: no answer from a node with one of our shards, or it has no replica though one is asked for.
+        StoreRefused: a node is too old, or evicts keys. Nodes without a shard of ours may be silent.
     """
     client.look()
     with asking(where):
@@ -169,12 +170,12 @@ def inspect_cluster(client: ClusterClient, where: Where, layout: Layout, *, wait
             if node.server_type == "primary":
                 wait = wait_for_replica and name in holders
                 found[name] = inspect(at, place, wait_for_replica=wait, node=True)
-            else:  # it takes the place of its master one day
+            else:  # a replica, which may become a master later
                 with asking(place):
                     keeps_keys(at.info(), place)
         except StoreUnavailable:
             if name in holders:
-                client.disconnect_idle()  # its place may be another's by now
+                client.disconnect_idle()  # another node may have taken its place by now
                 raise
     servers = [found[name] for name in sorted(found)]
     texts = {server.text for server in servers}
@@ -207,12 +208,12 @@ def agree_on_ids(client: ClusterClient, where: Where, layout: Layout) -> list[st
 
 
 def one_id(ids: Sequence[str]) -> str:
-    """The store's, of those of its shards: another one where one of them is another."""
+    """The store's id, made from the ids of its shards: it changes if one of these changes."""
     return ids[0] if len(ids) == 1 else hashlib.sha256(" ".join(ids).encode()).hexdigest()[:16]
 
 
 def _remap(url: str) -> tuple[str, Remap | None]:
-    """The URL without its `address_remap`, and what that says. Raises ValueError."""
+    """Return the URL without its option `address_remap`, and a function for that option. Raises ValueError."""
     head, found, query = url.partition("?")
     options = query.split("&") if found else []
     ours = [each for each in options if each.startswith(_REMAP)]

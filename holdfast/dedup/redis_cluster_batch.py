@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """Commands of one node in one call."""
+    """The commands of one call for one node."""
 
     def __init__(self, node: ClusterNode, pool: ConnectionPool) -> None:
         self.node, self._exchange = node, Exchange(pool)
         self.items: list[int] = []
         self.asking: set[int] = set()
         self.confirmed: list[Any] = []
-        #: What each reply that is to come is for: an item, "confirm", or "asking".
+        #: For each outstanding reply, what it belongs to: an item, "confirm", or "asking".
         self._due: list[int | str] = []
 
     def write(self, commands: Sequence[Command], confirm: Confirm | None) -> None:
-        """Send all of them."""
+        """Send all commands. Args: commands: all of the call."""
         sent: list[Command] = []
         for item in self.items:
             self._add(sent, commands[item], item, asking=item in self.asking)
@@ -46,7 +46,7 @@ class Batch:
         self._due.append(due)
 
     def read(self, replies: list[Any]) -> None:
-        """Read all that is due."""
+        """Read all outstanding replies into `replies`."""
         for due, reply in zip(self._due, self._exchange.read(), strict=True):
             if isinstance(due, int):
                 replies[due] = reply
@@ -54,9 +54,9 @@ class Batch:
                 self.confirmed.append(reply)
 
     def release(self) -> None:
-        """Give the connection back; one that has replies to come is closed before."""
+        """Give the connection back; it is closed before, if replies are outstanding."""
         self._exchange.release()
 
     def redirected(self, replies: Sequence[Any]) -> bool:
-        """Whether none of the commands was for this node."""
+        """Whether the node has redirected all of the commands."""
         return all(isinstance(replies[item], exceptions.AskError) for item in self.items)

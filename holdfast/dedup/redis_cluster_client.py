@@ -1,9 +1,9 @@
-"""ClusterClient: a Redis Cluster, asked as one server is.
+"""ClusterClient: a Redis Cluster with the interface of a single server.
 
-redis-py's RedisCluster knows the nodes and has their connections. It is not asked to send: its pipeline sends again
-what had no answer, whatever its `retry` says, and it finds no node that an ASK names by another address than the map
-does. Here one thing is sent again: a command that a node has refused by MOVED or ASK, so that it is not applied there,
-now or later.
+redis-py's RedisCluster knows the nodes and has their connections. It does not send the commands: its pipeline resends
+commands without an answer, whatever its `retry` says, and it does not find a node that an ASK names by another address
+than the map of slots. Here a command is sent again in one case only: a node has refused it by MOVED or ASK, so it is
+not applied there, now or later.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ if TYPE_CHECKING:
     from holdfast.dedup.redis_client import Command, Confirm
 
     Address = tuple[str, int]
-    #: The address of a node as the cluster tells it -> where it can be reached.
+    #: The address of a node as the cluster gives it -> the address at which it can be reached.
     Remap = Callable[[Address], Address]
 
-#: Of one command in one call: a node that has a slot no more, another that gets it, and one that has moved on since.
+#: Tries of one command in one call: its slot may be moving from one node to another, and move on meanwhile.
 _REDIRECTS = 5
-#: Of what is in redis-py's error about a node: what the node has answered.
+#: Errors that a node has replied with, among the causes of redis-py's error.
 _SAID = (exceptions.ResponseError, exceptions.AuthenticationError)
-#: Who says so knows the cluster as it is now, and what we were told of it may be older.
+#: After one of these replies the nodes are asked for again: the node knows a newer state of the cluster than this
+#: client.
 _LOOK_AGAIN = (exceptions.ClusterDownError, exceptions.ReadOnlyError)
 
 
 class ClusterClient(Client):
-    """Commands go to the master that has their key; of one call, to all masters at once. Any thread.
+    """Sends each command to the master that has its key; the commands of one call to all masters at once. Any thread.
 
-    A command without a key goes where the next one with a key goes.
+    A command without a key goes to the node of the next command with a key.
 
     Args:
-        reach: makes redis-py's client, which connects; called until it succeeds, and again when none of the nodes that
-            it has known answers.
-        connections: the settings of its connections.
+        reach: makes redis-py's client, which connects. Called until it succeeds, and again when no known node answers.
+        connections: the options of its connections.
         where: for error texts.
-        remap: of addresses in redirects; the client that `reach` makes has to have the same.
-        ours: whether that client is ours to close.
+        remap: applied to addresses in redirects; the client that `reach` makes has to have the same.
+        ours: whether this object closes that client.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class ClusterClient(Client):
         self._cluster: RedisCluster | None = None
         #: The nodes may have changed since they were asked for.
         self._stale = False
-        #: Slots that have moved since then, as redirects have told.
+        #: Slots that have moved since then, from redirects.
         self._moved: dict[int, ClusterNode] = {}
 
     def send(self, commands: Sequence[Command], confirm: Confirm | None = None) -> tuple[list[Any], list[list[Any]]]:
-        """One round trip, and others for what was redirected.
+        """One round trip, and more for redirected commands.
 
         Returns:
-            The replies, an error as the reply of its command; and the replies to `confirm`, of each node that has run
-            commands.
+            The replies, with an error as the reply of its command; and the replies to `confirm`, of each node that has
+            run commands.
 
         Raises:
             StoreUnavailable: no answer from one of the nodes. Some commands may have been applied.
@@ -106,13 +106,13 @@ class ClusterClient(Client):
         """Ask the cluster which nodes it has.
 
         Raises:
-            StoreUnavailable, StoreRefused: none of those known has told.
+            StoreUnavailable, StoreRefused: no known node has answered this.
         """
         self._stale = True
         self._known()
 
     def nodes(self) -> list[tuple[ClusterNode, Client]]:
-        """All nodes that are known, each with a client for its connections.
+        """All known nodes, each with a client that uses its connections.
 
         Raises:
             StoreUnavailable, StoreRefused: as `look`.
@@ -140,13 +140,13 @@ class ClusterClient(Client):
         return str(self._master(self._known(), key).name)
 
     def close(self) -> None:
-        """Close the connections, where they are ours."""
+        """Close the connections, if they are ours."""
         cluster, self._cluster = self._cluster, None
         if cluster is not None and self._ours:
             cluster.close()
 
     def disconnect_idle(self) -> None:
-        """Close connections that nobody uses now, and ask for the nodes before anything else is sent."""
+        """Close idle connections, and ask for the nodes before the next command is sent."""
         self._stale = True
         cluster = self._cluster
         for node in list(cluster.nodes_manager.nodes_cache.values()) if cluster is not None else ():
@@ -154,7 +154,7 @@ class ClusterClient(Client):
                 node.redis_connection.connection_pool.disconnect(inuse_connections=False)
 
     def _known(self) -> RedisCluster:
-        """The cluster, as it was told since the last doubt."""
+        """The cluster. Asks for the nodes first, if they may have changed."""
         cluster = self._cluster
         if cluster is not None and not self._stale:
             return cluster
@@ -162,7 +162,7 @@ class ClusterClient(Client):
             cluster = self._cluster
             if cluster is not None and not self._stale:
                 return cluster  # another thread has asked meanwhile
-            self._stale = False  # before they are asked: whoever doubts meanwhile doubts the answer
+            self._stale = False  # before the question: a thread that sets it meanwhile has a doubt about the answer
             try:
                 if cluster is None:
                     cluster = self._told(self._reach)
@@ -171,7 +171,7 @@ class ClusterClient(Client):
             except BaseException as error:
                 self._stale = True
                 if isinstance(error, StoreError) and cluster is not None and self._ours:
-                    # All may have other addresses by now: `reach` begins with those that it was given.
+                    # All nodes may have other addresses by now: `reach` begins with the addresses that were given.
                     self._cluster = None
                     cluster.close()
                 raise
@@ -183,7 +183,7 @@ class ClusterClient(Client):
             return _undisturbed(ask)
 
     def _master(self, cluster: RedisCluster, key: bytes) -> ClusterNode:
-        if not key:  # any: no command has one
+        if not key:  # no command has a key: any node will do
             return next(iter(cluster.nodes_manager.nodes_cache.values()))
         slot = key_slot(key)
         moved = self._moved.get(slot)
@@ -196,7 +196,12 @@ class ClusterClient(Client):
             raise StoreUnavailable(f"no node of the Redis Cluster at {self.where} has slot {slot} now") from error
 
     def _batches(self, commands: Sequence[Command], left: Mapping[int, ClusterNode | None]) -> list[Batch]:
-        """For each node the commands that are left. A node beside one was told by ASK."""
+        """The remaining commands, one batch a node.
+
+        Args:
+            commands: all of the call.
+            left: number of a remaining command -> the node that an ASK has named for it, or None.
+        """
         cluster = self._known()
         batches: dict[str, Batch] = {}
         key = b""
@@ -235,8 +240,8 @@ class ClusterClient(Client):
                 batch.release()
 
     def _redirected(self, error: exceptions.AskError, by: ClusterNode) -> ClusterNode | None:
-        """The node that an ASK names. A MOVED is noted, and its node found by that."""
-        host, port = error.host or by.host, error.port  # no host: that of the node that says so
+        """Return the node that an ASK names. For a MOVED note the slot's new node, and return None."""
+        host, port = error.host or by.host, error.port  # without a host it is that of the node that has replied
         if self._remap is not None:
             host, port = self._remap((host, port))
         cluster = self._known()
@@ -258,7 +263,8 @@ class ClusterClient(Client):
 
 
 class _Pools(redis.ConnectionPool):
-    """The pools of all nodes, where that of a server is asked for. It has no connections of its own."""
+    """Stands for the pools of all nodes, in places that expect the pool of one server. Has no connections of its
+    own."""
 
     def __init__(self, client: ClusterClient, connections: Mapping[str, Any]) -> None:
         super().__init__(**connections)
@@ -269,8 +275,8 @@ class _Pools(redis.ConnectionPool):
 
 
 def _undisturbed(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - of either kind
-    """Call it where no signal's handler runs. redis-py takes whatever is raised while it asks a node for the nodes for
-    that one's silence, and asks the next: a job's time limit would be gone."""
+    """Call it in a thread in which no signal's handler runs. While redis-py asks a node for the list of nodes, it takes
+    any exception for that node's silence and asks the next node: a job's time limit would be lost."""
     if threading.current_thread() is not threading.main_thread():
         return ask()
     threads = ThreadPoolExecutor(1, thread_name_prefix="holdfast-nodes")
@@ -281,7 +287,7 @@ def _undisturbed(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - of either kin
 
 
 def _not_told(error: Exception, where: object) -> StoreError:
-    """No node has said which nodes there are. redis-py has the reason of the last one as a cause of its own error."""
+    """The error if no node has listed the nodes. redis-py has the last node's reason as a cause of its own error."""
     chain: list[BaseException] = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(cause)

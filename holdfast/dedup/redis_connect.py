@@ -1,4 +1,4 @@
-"""Reaching a Redis: the client that is fit for it, and whether the server can hold the promise."""
+"""Reaching a Redis: makes a client with suitable settings, and checks whether the server can hold the promise."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast.dedup")
 
 _OLDEST = (6, 2)
-#: What was written is looked for so often: a failover, or FLUSHALL, may come in between.
+#: A text that was just written is read back this often: a failover, or FLUSHALL, may come in between.
 _READS = 4
-#: Of a pool: no bound.
+#: Connections of a pool: no limit.
 _CONNECTIONS = 2**31
 _URL = (
     "give it as redis://user:password@host:port/db, with the password percent-encoded, or unix:///a.sock?db=0, or "
@@ -41,7 +41,7 @@ _SENTINELS_URL = (
 )
 
 
-#: A server for texts: one that fails over is another each time it is read.
+#: A server, for texts. `MasterAt` reads the address of the current master each time.
 Where: TypeAlias = str | MasterAt
 
 
@@ -72,13 +72,13 @@ def client_of(
         url: where the server is.
         timeout_s: for a connection, and for each reply.
         credentials: asked for user and password at each new connection, in place of those in the URL.
-        now: by which clock a sentinel that is silent is left out for a while.
+        now: the clock by which a silent sentinel is left out for a while.
 
     Raises:
         SettingError: the URL cannot be read, or has credentials besides those that are given.
     """
     options = connection_options(timeout_s, credentials)
-    # A socket in the file system has no peer that could vanish unheard.
+    # A Unix socket has no remote peer that could vanish unnoticed.
     if not url.startswith("unix://"):
         options["socket_keepalive"] = True
     by_sentinels = url.startswith(SCHEMES)
@@ -94,24 +94,24 @@ def client_of(
     check_credentials(credentials, client.get_connection_kwargs())
     pool = client.connection_pool
     try:
-        pool.connection_class(**pool.connection_kwargs)  # it connects when it is first used
-    except TypeError as error:  # redis-py takes any option, and says so at each connection, as if no server were there
+        pool.connection_class(**pool.connection_kwargs)  # only to check the options: it does not connect yet
+    except TypeError as error:  # redis-py would accept the option here, and fail at each connection
         raise SettingError("url", masked(url), f"leave out the option that redis-py does not know ({error})") from None
     return client
 
 
 def connection_options(timeout_s: float, credentials: CredentialProvider | None) -> dict[str, Any]:
-    """How each connection is made, whatever server it goes to."""
+    """The options of each connection, whatever server it goes to."""
     return {
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
         "credential_provider": credentials,
-        # A thread that asks takes one for the time of a reply, so the threads are the bound. redis-py 8 would stop
-        # at 100, with an error for the next thread.
+        # A thread takes a connection for the time of one call, so the number of threads is the limit. redis-py 8 would
+        # stop at 100, with an error for the next thread.
         "max_connections": _CONNECTIONS,
-        # A resent call would carry the same call generation, and its late twin would pass the barrier.
+        # A resent call carries the same call generation, so a late copy of it would pass the barrier.
         "retry": Retry(NoBackoff(), 0),
-        # One reply for one request: nothing is pushed into a connection.
+        # RESP 2: one reply for each request; with RESP 3 a server may push messages into a connection.
         "protocol": 2,
         "client_name": "holdfast",
         "redis_connect_func": greet,
@@ -121,7 +121,7 @@ def connection_options(timeout_s: float, credentials: CredentialProvider | None)
 def check_credentials(credentials: CredentialProvider | None, connection: Mapping[str, Any]) -> None:
     """Raises SettingError: the connection has credentials besides those that are given."""
     if credentials is not None and (connection.get("username") or connection.get("password")):
-        # Its class alone: a dataclass's text has its fields, and so the password.
+        # Show its class only: the text of a dataclass has its fields, and so the password.
         raise SettingError("credential_provider", type(credentials), "leave user and password out of the URL beside it")
 
 
@@ -129,14 +129,14 @@ def check_client(client: redis.Redis) -> None:
     """Refuse a client of the caller's that would break the protocol.
 
     Raises:
-        SettingError: it resends, waits for ever, decodes replies, is for one thread alone, or is no plain
-            `redis.Redis`.
+        SettingError: it resends, waits for ever, decodes replies, has a single connection, asks replicas, or is no
+            plain `redis.Redis`.
     """
     if not isinstance(client, redis.Redis):
         raise SettingError("client", type(client).__name__, "give a redis.Redis; Redis Cluster and asyncio do not work")
     kwargs = client.get_connection_kwargs()
     retry = kwargs.get("retry")
-    # Without one, redis-py's connections make one of their own from either of these.
+    # Without a `retry`, redis-py's connections make one from either of these options.
     unsaid = retry is None and (kwargs.get("retry_on_timeout") or kwargs.get("retry_on_error"))
     if unsaid or (retry is not None and retry._retries):  # noqa: SLF001 - get_retries() came with redis-py 6
         raise SettingError(
@@ -156,7 +156,7 @@ def check_client(client: redis.Redis) -> None:
 
 
 def where_is(client: redis.Redis) -> Where:
-    """Host, port and database, for people; of sentinels' client the master's name, and where it is by now."""
+    """Host, port and database, for texts; for a client of sentinels the master's name and its current address."""
     kwargs, pool = client.get_connection_kwargs(), client.connection_pool
     if isinstance(pool, SentinelConnectionPool):
         return MasterAt(pool, kwargs.get("db", 0))
@@ -164,13 +164,13 @@ def where_is(client: redis.Redis) -> Where:
     return f"{place}/{kwargs.get('db', 0)}"
 
 
-#: Spellings of this machine.
+#: Other spellings of localhost.
 _HERE = {"127.0.0.1": "localhost", "::1": "localhost"}
 
 
 def place_of(client: redis.Redis) -> str:
-    """The database by the address that the client was given: the same after a failover. Of one server with two names
-    there are two."""
+    """A name of the database, from the address that the client was given: the same after a failover. A server with two
+    addresses has two names."""
     kwargs, pool = client.get_connection_kwargs(), client.connection_pool
     if isinstance(pool, SentinelConnectionPool):
         hosts = [each.get_connection_kwargs() for each in pool.sentinel_manager.sentinels]
@@ -186,16 +186,16 @@ def _host(kwargs: Mapping[str, Any]) -> str:
 
 
 def inspect(client: redis.Redis, where: Where, *, wait_for_replica: bool, node: bool = False) -> Server:
-    """Ask the server what it is.
+    """Read INFO of the server, and check whether it can hold the promise.
 
     Args:
         client: of the server.
         where: for texts.
-        wait_for_replica: whether it has to have one.
-        node: whether it has to be, and not must not be, a node of a Redis Cluster.
+        wait_for_replica: whether the server has to have a replica.
+        node: True = the server has to be a node of a Redis Cluster; False = it must not be one.
 
     Raises:
-        StoreUnavailable: no answer, or no replica where one is asked for.
+        StoreUnavailable: no answer, it is a replica, or it has no replica though one is asked for.
         StoreRefused: too old, a cluster, or it evicts keys.
     """
     with asking(where):
@@ -225,13 +225,13 @@ def inspect(client: redis.Redis, where: Where, *, wait_for_replica: bool, node: 
 
 
 def _product(info: dict[str, Any]) -> str:
-    # Valkey also tells the version of the Redis that it is compatible with, by which it is judged.
+    # Valkey also reports the version of the Redis that it is compatible with; `inspect` checks that one.
     valkey = info.get("valkey_version")
     return f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version')}"
 
 
 def keeps_keys(info: dict[str, Any], where: Where) -> str:
-    """Returns: the eviction policy.
+    """Check that the server does not evict keys. Returns: its eviction policy.
 
     Raises:
         StoreRefused: the server evicts keys.
@@ -267,7 +267,7 @@ def _failover(replicas: int, *, wait_for_replica: bool) -> str:
 
 
 def _cut_off(info: dict[str, Any], replicas: int) -> str:
-    # INFO has the field where the primary asks for such replicas.
+    # INFO has this field only if min-replicas-to-write is set.
     if not replicas or "min_slaves_good_slaves" in info:
         return ""
     return "; cut off from them, it would go on taking work that is forgotten later (min-replicas-to-write 0)"
@@ -284,7 +284,7 @@ def _config(client: redis.Redis, name: str) -> str | None:
 
 
 def agree_on_layout(client: redis.Redis, where: Where, layout: Layout) -> str:
-    """Write down what all members have to agree on, or compare with what is written down.
+    """Write down the settings on which all members have to agree, or compare them with those in the store.
 
     Returns:
         The store's id, for `ClaimStore.store_id`.
@@ -298,7 +298,7 @@ def agree_on_layout(client: redis.Redis, where: Where, layout: Layout) -> str:
 
 
 def agree_on_id(client: redis.Redis, where: Where, key: bytes) -> str:
-    """The id kept there, made by whoever finds none.
+    """Read the id kept under this key; if there is none, make one.
 
     Raises:
         StoreUnavailable: no answer.
@@ -307,7 +307,7 @@ def agree_on_id(client: redis.Redis, where: Where, key: bytes) -> str:
 
 
 def compare_layout(client: redis.Redis, where: Where, layout: Layout) -> None:
-    """Compare what all members have to agree on with what is written down, if anything is.
+    """Compare the settings on which all members have to agree with those in the store, if it has any.
 
     Raises:
         StoreUnavailable: no answer.
@@ -329,10 +329,10 @@ def _compare(found: str, where: Where, layout: Layout) -> None:
 
 
 def _first_word(client: redis.Redis, where: Where, key: bytes, ours: str) -> str:
-    """The text that the first session has written there, which may be ours.
+    """The text under this key: written by the first session, which may be this one.
 
     Raises:
-        StoreUnavailable: no answer; or the server forgets it before it can be read, each time.
+        StoreUnavailable: no answer; or the text was gone again each time before it could be read.
     """
     for _ in range(_READS):
         with asking(where):

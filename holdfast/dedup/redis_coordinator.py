@@ -28,9 +28,9 @@ class RedisCoordinator:
     """Members, generation and plan of groups, beside the claims of `store`. One object a process; any thread may call.
 
     Args:
-        store: whose Redis, namespace and connections are used.
-        lease_s: a member that is silent for so long is removed. None: as `join` says.
-        watch_s: how soon a member sees a new plan, at the cost of one small read each time.
+        store: its Redis, namespace and connections are used.
+        lease_s: a member that is silent for so long is removed. None: the lease given to `join`.
+        watch_s: seconds between two looks for a new plan, each of which is one small read.
         runtime: this process' machine; its clock judges leases.
 
     Raises:
@@ -74,11 +74,11 @@ class RedisCoordinator:
 
         Args:
             group: its name.
-            member: who joins.
+            member: this process as it describes itself.
             deadline: asks again until then; one reply's timeout may come on top.
-            strategy: makes plans when it falls to this member.
+            strategy: makes the plans that this member publishes.
             wake: called by the membership's thread when `plan` or `lost` has changed: quick, must not raise.
-            queues: that this member sees.
+            queues: those that this member sees.
             lease_s: at most; the coordinator's and the store's own settings may be shorter.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Errors of redis-py, read for a caller: "no answer now", or "no". The types and the protocol's codes decide."""
+"""Errors of redis-py as StoreErrors: "no answer now", or "refused". The types and the protocol's codes decide."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _NO_ACCESS = (
     exceptions.AuthorizationError,
     exceptions.NoPermissionError,
 )
-#: What redis-py, the system and its sockets raise where there is no answer; and a connection that another thread has
-#: closed, which raises whatever its socket happens to.
+#: Raised by redis-py, the system and its sockets if there is no answer; the last three also by a connection that
+#: another thread has closed.
 _NO_ANSWER = (
     *(StoreError, exceptions.RedisError, exceptions.RedisClusterException),
     *(OSError, AttributeError, TypeError, ValueError),
 )
-#: A credential provider's failure is none of these; it is the only code of others that runs while a Redis is asked.
+#: A credential provider may raise other errors; it is the only foreign code that runs while a Redis is asked.
 _PROVIDER = frozenset({"get_credentials", "get_credentials_async"})
-#: What the server has said, or what redis-py will never send.
+#: An error reply of the server, or arguments that redis-py refuses to send.
 _ANSWERS = (exceptions.ResponseError, exceptions.DataError)
-#: Error codes (the first word of an error reply) of what passes by itself or by an operator's hand.
+#: Error codes (the first word of an error reply) of conditions that pass by themselves or that an operator ends.
 _PASSING = frozenset(
     {
         "BUSY",
@@ -47,7 +47,7 @@ _PASSING = frozenset(
         "UNKILLABLE",
     }
 )
-#: ... and what stands for NOPERM inside a script: up to Redis 7.0, and from 7.2 on.
+#: Texts that stand for NOPERM inside a script: up to Redis 7.0, and from 7.2 on.
 _NOPERM_IN_SCRIPTS = ("The user executing the script can't", "ACL failure in script")
 _PASSING_TYPES = (
     exceptions.BusyLoadingError,
@@ -60,9 +60,9 @@ _PASSING_TYPES = (
 
 
 def codes(text: str) -> set[str]:
-    """The code of an error reply: its first word. Redis 6.2 hides the code of an error inside a script in the middle of
-    a text of its own ("Error running script (call to f_...): @user_script:1: -READONLY You can't ..."), and no version
-    has one for a user who may not run what is in a script."""
+    """The codes in an error reply: its first word, and the code of an error inside a script. Redis 6.2 has that one in
+    the middle of a longer text ("Error running script (call to f_...): @user_script:1: -READONLY You can't ..."). No
+    version has a code for a user who may not run a command of a script: its text is recognised, as NOPERM."""
     inner = re.findall(r": -([A-Z]+) ", text) if text.startswith(("Error running script", "ERR Error running")) else []
     if any(said in text for said in _NOPERM_IN_SCRIPTS):
         inner.append("NOPERM")
@@ -71,8 +71,8 @@ def codes(text: str) -> set[str]:
 
 @contextmanager
 def asking(where: object, told: Callable[[Exception, object], StoreError] | None = None) -> Iterator[None]:
-    """Around calls of redis-py: where there is no answer, or a no, it is a StoreError, chained. What has broken the
-    call off is raised as it is.
+    """Around calls of redis-py: raises a chained StoreError if there is no answer, or a refusal. An error that has
+    interrupted the call from outside is raised as it is.
 
     Args:
         where: the server, for texts.
@@ -90,18 +90,19 @@ def asking(where: object, told: Callable[[Exception, object], StoreError] | None
         if by is not None:
             raise by from by.__cause__
         said = (told or store_error)(error, where)
-        # Of the cause its words alone: redis-py's stack and the socket's errors below it are 60 lines of a traceback.
+        # Keep only the text of the cause: redis-py's stack and the socket's errors below it are 60 lines of a
+        # traceback.
         error.__cause__ = error.__context__ = None
         raise said from error.with_traceback(None)
 
 
 def interruption(error: BaseException, handled: BaseException | None) -> BaseException | None:
-    """The error that has broken a call of redis-py off: a signal's handler has raised it, or whoever else may do that
-    to a thread. None: there is no answer.
+    """Find the error that has interrupted a call of redis-py: raised by a signal's handler, or into the thread by other
+    means. None: nothing has interrupted the call; there is no answer.
 
     Args:
         error: what the call has raised.
-        handled: what was being handled when the call began, which is not of this call.
+        handled: the exception that was being handled when the call began; it is not of this call.
     """
     struck = of_a_handler(error, handled)
     if struck is not None:
@@ -113,8 +114,8 @@ def interruption(error: BaseException, handled: BaseException | None) -> BaseExc
 
 @contextmanager
 def once_let_in(*, before: bool) -> Iterator[None]:
-    """Around calls of a process that was let in `before`: then a refusal is a slip that somebody mends, and no answer
-    until then."""
+    """Around calls of a process whose credentials the store has accepted `before`: a refusal then counts as an outage,
+    until an operator corrects it. Raises StoreLockedOut in place of AccessRefused."""
     try:
         yield
     except AccessRefused as error:
@@ -131,7 +132,7 @@ def store_error(error: Exception, where: object) -> StoreError:
     Args:
         error: what a call of redis-py raised. Its texts name hosts and commands, never a password: it does not put
             arguments into them.
-        where: host, port and database, as text or as what has one.
+        where: host, port and database: a text, or an object whose `str` is one.
     """
     text = " ".join(str(error).split())[:200].rstrip(".")
     refused = _access_refused(error, text, where)
@@ -163,7 +164,7 @@ def _access_refused(error: Exception, text: str, where: object) -> AccessRefused
 
 
 def _why_not_now(error: Exception, text: str) -> str:
-    """The reason, where the trouble passes by itself or by an operator's hand; "" = it is something else."""
+    """The reason, if the condition passes by itself or an operator ends it; "" = it is another error."""
     if isinstance(error, exceptions.OutOfMemoryError) or "OOM" in codes(text):
         return (
             "is out of memory and takes no new claims: raise maxmemory, or shorten window_s; what is claimed can still "
@@ -180,7 +181,7 @@ def _why_not_now(error: Exception, text: str) -> str:
 
 
 def _unverified(error: BaseException) -> bool:
-    """Whether TLS has ended because of the server's certificate; redis-py makes another error of it."""
+    """Whether TLS has failed because of the server's certificate: redis-py has that error as a cause of its own."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, ssl.SSLCertVerificationError):

@@ -1,4 +1,4 @@
-"""RedisClaims for a namespace that its members have laid out already, with their settings: for tools."""
+"""RedisClaims for an existing namespace, with the settings of its members: for tools."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from holdfast.errors import StoreRefused
 def existing_claims(
     url: str, *, namespace: str = "holdfast", timeout_s: float = 2.0, positions_ttl_s: float = 90 * 86_400.0
 ) -> RedisClaims:
-    """The store at a URL; `shards`, `hash_keys` and `keys_expected` are read from it. Connects.
+    """Make the store at a URL; `shards`, `hash_keys` and `keys_expected` are read from it. Connects.
 
     Args:
-        url: as of `RedisClaims.from_url`, as are all others.
+        url: as in `RedisClaims.from_url`, as are all others.
         namespace: of the members.
         timeout_s: for a connection, and for each reply.
-        positions_ttl_s: of positions that are used through this store.
+        positions_ttl_s: for positions that are written through this store.
 
     Raises:
         SettingError: the URL or the namespace cannot be read. The URL's password is not in its text.
         StoreUnavailable: no answer.
-        StoreRefused: credentials; or nobody has used the namespace, or a version of holdfast that we do not know.
+        StoreRefused: credentials; or the namespace does not exist, or an unknown version of holdfast has made it.
     """
     client = cluster_client(url, timeout_s) if is_cluster(url) else client_of(url, timeout_s)
     where = where_is(client)

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from holdfast.dedup.groups import Member
     from holdfast.dedup.redis_store import Parts
 
-#: Of the texts in a group: whoever writes others must not be in one group with us.
+#: The format of the texts in a group. A version of holdfast that writes another one must not be in the same group.
 _FORMAT = "1"
 _REFUSALS = {encode(refusal.value): refusal for refusal in Refusal}
 
 
 class RedisGroupSession:
-    """One join of one member, or, without a lease, whoever looks in from the side.
+    """One join of one member; or, without a member id, a reader that is not in the group.
 
     Args:
         parts: of a store that is connected.
         group: its name.
-        member_id: never used before; "" = looks only.
-        lease_s: after so long without a beat the member is dead.
+        member_id: never used before; "" = only reads.
+        lease_s: after this time without a beat the member is dead.
     """
 
     def __init__(self, parts: Parts, group: str, member_id: str = "", lease_s: float = 0.0) -> None:
@@ -47,13 +47,13 @@ class RedisGroupSession:
         self._let_in = parts.let_in
         self._offers: dict[bytes, frozenset[Partition]] = {}
         self._plan = Plan()
-        self._me = GroupMember(member_id, "")  #: as it has joined
+        self._me = GroupMember(member_id, "")  #: this member, as of its join
 
     def join(self, member: Member, queues: frozenset[Partition]) -> Standing | Differs | Elsewhere | Refusal:
-        """Come in.
+        """Join the group.
 
         Raises:
-            StoreRefused: a version of holdfast that writes groups in another way has made this one.
+            StoreRefused: a version of holdfast that writes another format has made this group.
         """
         self._me = GroupMember(self.id, member.client_id, member.weight, member.description, member.servers)
         reply = self._ask(
@@ -80,19 +80,19 @@ class RedisGroupSession:
         return _standing(reply)
 
     def beat(self) -> Beat | Refusal:
-        """Stay in."""
+        """Renew the lease. Removes dead members."""
         reply = self._ask("group_beat", self._lease_ms)
         if isinstance(reply, bytes):
             return _REFUSALS[reply]
         return Beat(_at(reply), None if reply[3] < 0 else reply[3] / 1000)
 
     def offer(self, queues: frozenset[Partition], servers: frozenset[str]) -> Standing | Refusal:
-        """Say which queues there are, and which servers."""
+        """Report the queues, and the servers' addresses, that this member sees."""
         self._me = self._me._replace(servers=servers)
         return _standing(self._ask("group_offer", *_offer(queues), _who(self._me)))
 
     def standing(self) -> Standing:
-        """One cheap read."""
+        """Read the group's standing, which is cheap."""
         client = self._parts.client
         with once_let_in(before=self._let_in), asking(self._parts.where):
             found: list[Any] = client.hmget(self._keys[1], ["view", "planned", "stamp"])
@@ -100,7 +100,7 @@ class RedisGroupSession:
         return Standing(int(view or 0), int(planned or 0), (stamp or b"").decode())
 
     def look(self) -> View:
-        """All of the group."""
+        """Read the whole state of the group. Plan and offers that this object has already are not sent again."""
         known = dict(self._offers)
         reply = self._ask("group_look", self._plan.stamp, *known)
         at, plan_text, age_ms, subscription, members, new = reply
@@ -110,7 +110,7 @@ class RedisGroupSession:
         plan = self._plan
         if plan_text is not None:
             plan = Plan(standing.stamp, _owners(plan_text))
-        elif plan.stamp != standing.stamp:  # there is none
+        elif plan.stamp != standing.stamp:  # the group has no plan
             plan = Plan(standing.stamp)
         found: dict[str, GroupMember] = {}
         offers: dict[str, frozenset[Partition]] = {}
@@ -129,19 +129,19 @@ class RedisGroupSession:
         return View(standing, plan, age_s, decode(subscription), found, offers, left_s)
 
     def publish(self, view: View, plan: Plan) -> Standing | Refusal:
-        """The plan for what was looked at."""
+        """Publish the plan for this view."""
         new = () if plan.stamp == view.standing.stamp else (plan.stamp, _plan_text(plan.owners))
         return _standing(self._ask("group_publish", view.standing.view, view.standing.stamp, *new))
 
     def leave(self, view: View | None = None, plan: Plan | None = None) -> Standing | Refusal:
-        """Go."""
+        """Leave the group."""
         if view is None or plan is None:
             return _standing(self._ask("group_leave"))
         args = (view.standing.view, view.standing.stamp, plan.stamp, _plan_text(plan.owners))
         return _standing(self._ask("group_leave", *args))
 
     def restore(self, view: View) -> Standing | Refusal:
-        """Put back what the store has forgotten."""
+        """Put back what the store has lost of this view."""
         offers = {member_id: _offer(view.offers[member_id]) for member_id in view.members}
         args: list[Any] = [self._lease_ms, _FORMAT, encode(view.subscription), view.plan.stamp]
         args += [_plan_text(view.plan.owners), len(view.members)]
@@ -159,7 +159,7 @@ class RedisGroupSession:
         return removed
 
     def note(self, texts: Mapping[str, str | None]) -> None:
-        """Keep these beside the group; None: remove that one."""
+        """Keep these texts beside the group. Args: texts: name -> text; None = remove that one."""
         pairs = [encode(part) for name, text in texts.items() if text is not None for part in (name, text)]
         removed = [encode(name) for name, text in texts.items() if text is None]
         commands: list[tuple[bytes | str | int, ...]] = []
@@ -178,11 +178,11 @@ class RedisGroupSession:
         return [None if text is None else decode(text) for text in found]
 
     def raise_generation(self) -> None:
-        """After a call without an answer: what was sent until now is refused from the next call on."""
+        """After a call without an answer: calls sent until now are refused from the next call on."""
         self._generation += 1
 
     def _piped(self, commands: Sequence[tuple[bytes | str | int, ...]]) -> list[Any]:
-        # Only members ask, and members were let in.
+        # Only members call this, and the store has accepted their credentials before.
         client = self._parts.client
         with once_let_in(before=True), asking(self._parts.where):
             pipe = client.pipeline(transaction=False)
@@ -215,7 +215,8 @@ def _standing(reply: bytes | Sequence[Any]) -> Standing | Refusal:
 
 
 def _who(member: GroupMember) -> bytes:
-    """The servers last: group_join.lua looks for them there, each as `_server` writes it."""
+    """A member's description. The servers come last: group_join.lua looks for them there, each as `_server` writes
+    it."""
     told = [sorted(member.servers)] if member.servers else []
     return json.dumps([member.client_id, member.weight, member.description, *told]).encode()
 
@@ -249,7 +250,7 @@ def _each(tree: Mapping[str, Mapping[str, Sequence[int]]]) -> list[Partition]:
 
 
 def _offer(queues: frozenset[Partition]) -> tuple[bytes, bytes]:
-    """Digest and text."""
+    """An offer's digest, and its text."""
     text = json.dumps(_tree(queues), sort_keys=True, separators=(",", ":")).encode()
     return hashlib.blake2b(text, digest_size=8).hexdigest().encode(), text
 

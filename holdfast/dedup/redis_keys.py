@@ -1,8 +1,8 @@
-"""Business keys on their way to the scripts: what scripts/keys.lua is given.
+"""Business keys on their way to the scripts: the keys and arguments of scripts/keys.lua.
 
 With `hash_keys` a key that is done is a field of a bucket, a hash small enough to be one block of memory. Redis expires
-whole hashes only: each field says until when it is done, and a write that finds the bucket's expiry too near for its
-own key moves that to 1.25 windows and sweeps; so a sweep is paid for once in a quarter of a window and bucket. Claims
+whole hashes only. Each field therefore says until when its key is done, and a write that finds the bucket's expiry too
+near for its own key moves the expiry to 1.25 windows and sweeps: one sweep a bucket in each quarter of a window. Claims
 are in one hash, so that a batch reads and writes them by one command.
 """
 
@@ -29,19 +29,19 @@ class Times(NamedTuple):
     """How long Redis keeps things, in ms."""
 
     window: int  #: a key that is done
-    garbage: int  #: a claim that nobody finished; longer than any handler runs
-    position: int  #: a position that nobody uses
+    garbage: int  #: a claim that was never finished; longer than any handler runs
+    position: int  #: a position that is no longer used
 
     @property
     def claimed(self) -> int:
-        """How long a batch attempt's claim lives. A claim whose attempt has finished is done without a further word,
-        so: the window, and more than a write takes."""
+        """How long a batch attempt's claim is kept. The claims of an attempt become done when it finishes, without a
+        further write: the window, and more than the attempt's write takes."""
         return self.window + self.window // 4 + 3_600_000
 
     @property
     def sink(self) -> int:
-        """How long a sink is kept unused: no shorter than its keys. Its last batch would be begun anew when it comes
-        again, with all keys done: with nothing, in place of what was written."""
+        """How long a sink is kept unused: no shorter than its keys. If the sink were forgotten first, a repetition of
+        its last batch would begin anew, find all keys done, and replace the rows that were written by none."""
         return max(self.position, self.claimed)
 
 
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
     """Keys that are asked for in one round trip."""
 
     shards: Sequence[int]  #: of each key
-    groups: dict[int, Group]  #: for each shard; its keys in the order of all
+    groups: dict[int, Group]  #: of each shard; its keys are in the order of all keys
 
 
 def batch(
@@ -105,8 +105,8 @@ def _pick(values: Sequence[_T], items: Sequence[int]) -> Sequence[_T]:
 
 
 def _held(tokens: Sequence[Token]) -> bytes:
-    """The records that ask, as scripts/keys.lua reads them: ownerships, offsets, and which ownership is whose. A batch
-    is of few ownerships: the text that Redis keeps with each key need not be sent with each."""
+    """The records that ask, as scripts/keys.lua reads them: ownerships, offsets, and the ownership of each record. A
+    batch has few ownerships, so the text that Redis keeps with each key is not sent with each."""
     if not tokens:
         return b""
     partitions, offsets, epochs = zip(*tokens, strict=True)

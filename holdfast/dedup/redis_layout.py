@@ -22,14 +22,14 @@
     {hf:<namespace>:<shard>}:attempts        hash: what became of attempts, see scripts/keys.lua; in use in shard 0 only
   and once, or in a Redis Cluster, whose shards fail apart, `id` and `wait` in each shard:
     {hf:<namespace>:0}:layout                string: version of this layout and what all members have to agree on
-    {hf:<namespace>:0}:id                    string: made when nobody had made one; gone with all that is known
+    {hf:<namespace>:0}:id                    string: the store's id, made where there is none; lost with all other data
     {hf:<namespace>:0}:wait                  string: see scripts/replicate.lua
 
 All keys of a shard share a hash tag, so that one script may touch them together. Sessions are in every shard, because a
 script may only look at keys that it declares.
 
-One server is as fast with one shard as with several (docs/measured/bench.md). They are what a Redis Cluster needs: a
-hash tag is on one of its nodes, so without them all of a namespace would be.
+One server is as fast with one shard as with several (docs/measured/bench.md). Several are for a Redis Cluster: all keys
+of a hash tag are on one node, so with one shard a whole namespace would be.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 #: Bytes of a key that is stored as text. A longer one would be kept for the window as it is, in Redis and its replicas.
 _LONGEST = 512
-#: Digests that are kept: of what is in flight, some megabytes at most.
+#: Digests in the cache: those of keys in flight, some megabytes at most.
 _REMEMBERED = 8192
 #: Keys in a bucket on average. Few, since a bucket is searched from its beginning.
 _FILL = 24
@@ -80,7 +80,7 @@ class Agreed(NamedTuple):
 
 
 def agreed(description: str) -> Agreed | None:
-    """Read `Layout.description`; None = of a version that is not known here."""
+    """Read `Layout.description`; None = a version that this holdfast does not know."""
     if found := re.fullmatch(r"version=4 shards=(\d+) keys=plain", description):
         return Agreed(int(found[1]), hash_keys=False, keys_expected=1)
     if found := re.fullmatch(r"version=3 shards=(\d+) keys=hashed buckets=2\^(\d+)", description):
@@ -112,12 +112,13 @@ class Layout:
         self.id_key = self._tags[0] + b"id"
         self.wait_key = self._tags[0] + b"wait"
         bits = max(0, math.ceil(math.log2(keys_expected / shards / _FILL)))
-        # A bucket's name ends with so many bits of its keys' digests: whole bytes, and the upper bits of one more.
+        # A bucket's name ends with the first `bits` bits of its keys' digests: whole bytes, and the upper bits of one
+        # more.
         self._whole, more = divmod(bits, 8)
         self._more = bool(more)
         self._masked = bytes(byte & (0xFF00 >> more) & 0xFF for byte in range(256))
         self._last = [self._masked[byte : byte + 1] if more else b"" for byte in range(256)]
-        # Up to version 2, long keys were stored as they are: members of the one would not find those of the other.
+        # Up to version 2, long keys were stored as text: old and new members would not find each other's keys.
         self.description = f"version=4 shards={shards} keys=plain"
         #: A key's digest is asked for twice, when it is claimed and when it is finished.
         self._digest = lru_cache(_REMEMBERED)(_digest)
@@ -179,10 +180,10 @@ class Layout:
         if len(begins) == 1:  # made at once: three times as fast as one by one
             [begin] = begins.values()
             names = encode(begin + f"\n{begin}".join(texts)).split(b"\n")
-        if len(names) != len(texts):  # or a text has a line break
+        if len(names) != len(texts):  # several scopes, or a text with a line break
             names = [encode(begins[scope] + text) for scope, text in zip(scopes, texts, strict=True)]
         long = max(map(len, names)) > _LONGEST
-        if self.hash_keys and long:  # a key of a megabyte is not to be kept for its digest
+        if self.hash_keys and long:  # the cache would keep a key of a megabyte for its digest
             return [_digest(name) if len(name) > _LONGEST else self._digest(name) for name in names]
         if self.hash_keys:
             return list(map(self._digest, names))
@@ -191,11 +192,11 @@ class Layout:
         return names
 
     def shards_of(self, names: Sequence[bytes]) -> Sequence[int]:
-        """The shards of business keys, by what they are called there."""
+        """The shards of business keys, by their names (`called`)."""
         return [0] * len(names) if self.shards == 1 else [zlib.crc32(name) % self.shards for name in names]
 
     def places(self, keys: Sequence[ClaimKey]) -> list[tuple[int, bytes]]:
-        """Of business keys: the shard of each, and what it is called there."""
+        """Return shard and name of each business key."""
         names = self.called(keys)
         return list(zip(self.shards_of(names), names, strict=True))
 
@@ -212,8 +213,11 @@ class Layout:
         return [self._attempts[shard], self._claims[shard], *buckets]
 
     def buckets(self, digests: bytes) -> tuple[list[bytes], list[int]]:
-        """Of digests in order, one after the other, in a namespace of one shard: what a script has to declare that
-        takes them bucket by bucket, and how many are in each."""
+        """Return the names that a script declares which takes digests bucket by bucket, and how many are in each.
+
+        Args:
+            digests: in order, one after the other; the namespace has one shard.
+        """
         upper = [digests[i::16] for i in range(self._whole)]
         if self._more:
             upper.append(digests[self._whole :: 16].translate(self._masked))
@@ -222,7 +226,7 @@ class Layout:
         return [self._attempts[0], self._claims[0], *[begin + bytes(each) for each in sizes]], list(sizes.values())
 
     def result_names(self, shard: int, places: Iterable[bytes]) -> list[bytes]:
-        """The keys of their results."""
+        """The names of these keys' results."""
         begin = self._tags[shard] + b"r:"
         return [begin + name for name in places]
 
@@ -231,12 +235,12 @@ class Layout:
         return b"".join(places) if self.hash_keys else b""
 
     def pattern(self, begin: str = "") -> bytes:
-        """The pattern for SCAN: names in any shard whose part after the hash tag begins so. It matches other namespaces
-        too, where one's name begins with the other's: `split` tells."""
+        """The pattern for SCAN: names in any shard whose part after the hash tag begins with `begin`. It also matches a
+        namespace whose name begins with this one's and a colon; `split` tells them apart."""
         return _literal(self._tag_begin) + b"*}:" + _literal(encode(begin)) + b"*"
 
     def split(self, name: bytes) -> tuple[int, bytes] | None:
-        """Shard of a name in Redis, and what follows the hash tag; None = not of this namespace."""
+        """Return a name's shard, and its part after the hash tag; None = not of this namespace."""
         tag, end, rest = name.partition(b"}:")
         shard = self._shard_of.get(tag + end)
         return None if shard is None else (shard, rest)
@@ -249,12 +253,13 @@ class Layout:
 
 
 def _digest(name: bytes) -> bytes:
-    # SHA-256, which Spark can do too, where its rows are.
+    # SHA-256: Spark's executors compute it too.
     return hashlib.sha256(name, usedforsecurity=False).digest()[:16]
 
 
 def _shortened(name: bytes, begin: bytes) -> bytes:
-    """The name of a plain key: no other name begins with "h", so a digest is never somebody's text."""
+    """The name of a plain key, with a digest in place of a long one. No other name begins with "h", so a digest is
+    never taken for a key's text."""
     key = name[len(begin) :]
     return name if len(key) <= _LONGEST else b"h" + begin + hashlib.sha256(key).hexdigest().encode()
 

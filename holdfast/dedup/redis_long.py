@@ -1,7 +1,7 @@
-"""Positions that are too long for one call: their chunks (positions.lua) are read, and said again, some at a time.
+"""Positions that are too long for one call: their chunks (positions.lua) are read and sent again in several calls.
 
-A script holds up all of Redis while it runs. So none is about more than some thousand chunks, a few milliseconds of its
-time; what is done above a watermark that stands still may be ten times as many.
+A script holds up all of Redis while it runs. A call is therefore limited to some thousand chunks, a few milliseconds of
+its time. There may be ten times as many chunks above a watermark that stands still.
 """
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import Acquired, Mark
 
-    #: Numbers of chunks as runs: the first, and how many.
+    #: Chunks as runs of their numbers: the first number, and how many.
     Chunks = Sequence[tuple[int, int]]
 
 _BYTES = WIDTH // 8
-#: Chunks that are asked for in one call; and chunks, or runs of offsets, that are said in one.
+#: Chunks that one call reads; and chunks, or runs of offsets, that one call sends.
 _ASKED, _SAID = 4096, 1024
-#: More of them do not go along with another call, in which each of their runs would be two arguments.
+#: A mark with more chunks is sent by calls of its own, before the call that it belongs to: there, each of its runs
+#: would be two arguments.
 _ALONG = 16
-#: Further calls after a mark at most; what they leave undone, later marks do.
+#: At most this many further calls raise the watermark after a mark; later marks raise it by the rest.
 _MOST_LEAPS = 50
 
 
 class Long(NamedTuple):
-    """A reply of acquire.lua that leaves the chunks out."""
+    """A reply of acquire.lua without the chunks."""
 
     known: Acquired
     chunks: int
 
 
 def acquired_or_long(reply: Sequence[bytes]) -> Acquired | Long:
-    """The reply to an acquire that was granted."""
+    """Read the reply to an acquire that was granted."""
     if reply[-2] == b"chunks":
         return Long(acquired(reply[:-2]), int(reply[-1]))
     return acquired(reply)
 
 
 def read(long: Long, ask: Callable[[Chunks], bytes]) -> OffsetSet | None:
-    """Read what is done above the watermark. None = the position is another's by now.
+    """Read what is done above the watermark. None = another session owns the position by now.
 
     Args:
-        long: what is known of it.
-        ask: runs chunks.lua for these chunks; for none, it tells which there are.
+        long: the position without its chunks.
+        ask: runs chunks.lua for these chunks; for none, it returns the names of the position's fields.
     """
     found: dict[int, int] = {}
     first, listed = long.known.watermark // WIDTH, False
@@ -59,7 +60,7 @@ def read(long: Long, ask: Callable[[Chunks], bytes]) -> OffsetSet | None:
             return None
         before = len(found)
         found.update(_numbered(page, told))
-        if len(found) == before and not listed:  # a million offsets, and none is done: the log has a hole there
+        if len(found) == before and not listed:  # a million offsets, none of them done: list the chunks that exist
             names = ask(())
             if names == b"F":
                 return None
@@ -71,7 +72,7 @@ def read(long: Long, ask: Callable[[Chunks], bytes]) -> OffsetSet | None:
 
 
 def is_long(mark: Mark) -> bool:
-    """Whether it is said in pieces, before the call that it belongs to."""
+    """Whether it is sent in pieces, before the call that it belongs to."""
     return isinstance(mark.offsets, OffsetSet) and len(mark.offsets.chunks) > _ALONG
 
 
@@ -86,7 +87,7 @@ def pieces(mark: Mark) -> Iterator[list[int | bytes]]:
 
 
 def in_parts(mark: Mark) -> list[Mark]:
-    """A mark that is too long for one call as several; all but a few are one."""
+    """Split a mark that is too long for one call. Nearly all marks stay one."""
     ranges, most = runs(mark.offsets), _SAID * WIDTH
     if not ranges or (len(ranges) <= _SAID and ranges[-1].stop - ranges[0].start <= most):
         return [mark]
@@ -102,13 +103,19 @@ def in_parts(mark: Mark) -> list[Mark]:
 
 
 def leaps(gone: int, before: int, watermark: int) -> int:
-    """How often a mark is to be said once more, because positions.lua raises the watermark over so many chunks at once
-    only: `gone` of them were known between the two watermarks."""
+    """How often a mark has to be sent again, because one call of positions.lua raises the watermark over a limited
+    number of chunks.
+
+    Args:
+        gone: the number of known chunks between the two watermarks.
+        before: the watermark before the mark.
+        watermark: that of the mark.
+    """
     return min((watermark - before) // WIDTH // _ASKED, _MOST_LEAPS) if gone > _ASKED else 0
 
 
 def _numbered(page: Chunks, told: bytes) -> Iterator[tuple[int, int]]:
-    """Of the bytes of these chunks those that are there: number, and bits."""
+    """Read the bytes of these chunks. Yields number and bits of each that exists."""
     numbers = (first + i for first, length in page for i in range(length))
     for at, number in zip(range(0, len(told), _BYTES), numbers, strict=True):
         if bits := int.from_bytes(told[at : at + _BYTES], "little"):
@@ -116,6 +123,6 @@ def _numbered(page: Chunks, told: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _pages(numbers: Sequence[int], at_most: int) -> Iterator[Chunks]:
-    """So many at a time."""
+    """These numbers as runs, at most so many numbers at a time."""
     for at in range(0, len(numbers), at_most):
         yield [(run.start, len(run)) for run in runs(numbers[at : at + at_most])]

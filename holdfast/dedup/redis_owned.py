@@ -1,5 +1,5 @@
-"""Positions as the session that owns them knows them: all that is done there, and since which drop. A failover may lose
-that at the store."""
+"""Positions as the session that owns them knows them: all that is done there, and the last drop. They are sent again
+when a failover has lost them at the store."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Ended(NamedTuple):
 
 
 class Dropping(NamedTuple):
-    """A drop that is asked for."""
+    """A drop that is about to be sent."""
 
     drop: Drop
     since: Since
-    seen: int  #: up to where offsets are known as done or running; 0 = that is not known
+    seen: int  #: the end of the offsets that are known as done or running; 0 = not known
 
 
 class Owned:
-    """The marks of one ownership, and those that it found: a watermark, and what is done above it.
+    """The marks of one ownership, and those that its acquire has returned: a watermark, and what is done above it.
 
     Args:
         epoch: of the ownership.
-        found: as it began.
+        found: the reply to its acquire.
     """
 
     __slots__ = ("_above", "_again", "_ran", "_watermark", "epoch", "since")
@@ -49,13 +49,13 @@ class Owned:
 
     @classmethod
     def dropped(cls, drop: Drop, since: Since, again: int) -> Owned:
-        """One in which all that was known is forgotten on purpose."""
+        """An ownership after a drop: what was known before is forgotten on purpose."""
         made = cls(drop.epoch)
         made._watermark, made._again, made.since = drop.offset, again, since
         return made
 
     def add(self, mark: Mark) -> int:
-        """Note one more. Returns how often its watermark is to be said once more (see `leaps`)."""
+        """Note one more. Returns how often its watermark has to be sent again (see `leaps`)."""
         more = 0
         if mark.watermark > self._watermark:
             if self._above:
@@ -68,10 +68,10 @@ class Owned:
 
     @property
     def seen(self) -> int:
-        """Up to where offsets are known as done or running."""
+        """The end of the offsets that are known as done or running."""
         return max(self._watermark, self._above.end, self._ran)
 
     def all(self, partition: str) -> Standing:
-        """All of them as one."""
+        """All marks as one."""
         mark = Mark(partition, self.epoch, self._watermark, OffsetSet(self._above))
         return Standing(mark, self.since, self._again)

@@ -11,9 +11,9 @@ from redis.exceptions import DataError
 def pack(name: str | bytes, *args: Any) -> bytes:  # noqa: ANN401 - as redis-py's
     """One command; its name, as text, may be several words.
 
-    redis-py's own copies its buffer with each argument, and hands it to the socket 6 KB at a time; a claim of 500 keys
-    has more than 500 arguments and 30 KB. Names of keys are often as long as their neighbours: a run of these is one
-    join.
+    redis-py's own function copies its buffer with each argument, and hands it to the socket 6 KB at a time; a claim of
+    500 keys has more than 500 arguments and 30 KB. Neighbouring arguments often have the same length: a run of these is
+    one join.
 
     Raises:
         DataError: an argument is neither text, bytes nor a number.

@@ -24,7 +24,7 @@ def check_offsets(offsets: Collection[int]) -> None:
     """
     if not offsets:
         return
-    # Nearly always these are ranges: of those, the ends say all.
+    # Nearly always these are ranges: their ends are enough.
     if isinstance(offsets, Runs):
         lowest, highest = offsets.ranges[0].start, offsets.ranges[-1].stop - 1
     elif isinstance(offsets, range):
@@ -38,7 +38,7 @@ def check_offsets(offsets: Collection[int]) -> None:
 
 
 def acquired(reply: Sequence[bytes]) -> Acquired:
-    """A position from its hash, as fields and values in turn."""
+    """Read a position from its hash. Args: reply: fields and values in turn."""
     fields = dict(zip(reply[::2], reply[1::2], strict=True))
     watermark = int(fields.get(b"w", b"0"))
     done = OffsetSet.of_chunks(
@@ -53,19 +53,19 @@ def acquired(reply: Sequence[bytes]) -> Acquired:
 
 
 def run_args(mark: Mark) -> Args:
-    """How many, and of each the first offset and its length."""
+    """The offsets of a mark as arguments: the number of runs, then first offset and length of each."""
     found = runs(mark.offsets)
     return [len(found), *(number for run in found for number in (run.start, len(run)))]
 
 
 def fenced_offsets(numbers: Sequence[int]) -> frozenset[int]:
-    """Runs in turn: the first offset, and the length."""
+    """Read the fenced offsets of a reply: first offset and length of each run, in turn."""
     pairs = zip(numbers[::2], numbers[1::2], strict=True)
     return frozenset(offset for first, length in pairs for offset in range(first, first + length))
 
 
 def polled(poll: AskInHand, reply: bytes) -> InHand | Verdict:
-    """Of a poll: `FENCED`, or what became of each offset."""
+    """Read the reply to a poll: `FENCED`, or the state of each offset."""
     if reply == b"F":
         return Verdict.FENCED
     states = list(zip(poll.offsets, reply.decode(), strict=True))

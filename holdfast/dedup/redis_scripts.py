@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LAYOUT = ""
 _PLAIN, _HASHED = ("keys_plain",), ("buckets", "keys_hashed")
-#: Script -> the parts that go before it; `_LAYOUT` stands for what knows how the namespace's keys are stored.
+#: Script -> the parts that go before it; `_LAYOUT` stands for the parts that know how the namespace stores its keys.
 _PARTS = {
     "begin": ("common", "server"),
     "renew": ("common", "server"),
@@ -61,12 +61,12 @@ _PARTS = {
     "batch_done": ("common", "keys", _LAYOUT),
     "batch_give_up": ("common",),
 }
-#: These end work or free memory: they have to go on when memory is full, or nothing would ever be settled.
+#: Scripts that end work or free memory. They have to run when memory is full too, or no record would be settled then.
 _ALLOW_OOM = frozenset(
     {"renew", "end", "finish", "finish_with", "unclaim", "replicate"}
     | {"mark", "restate", "let_go", "poll", "release", "drop"}
-    | {"show", "forget", "set_position"}  # a tool's, which may be what makes room
-    # A group that cannot give queues to those who are left would stop their work.
+    | {"show", "forget", "set_position"}  # used by tools, perhaps to free memory
+    # A group that cannot assign the queues of a member that left would leave them unread.
     | {"batch_finish", "batch_fate", "batch_done", "batch_give_up"}
     | {"group_beat", "group_offer", "group_look", "group_publish", "group_leave", "group_restore", "group_remove"}
 )
@@ -84,7 +84,7 @@ class ScriptCall(NamedTuple):
     args: Sequence[bytes | str | int]
 
 
-@cache  # a server is looked at anew at each session's start
+@cache  # each start of a session inspects the server and makes `Scripts` again
 def _load(*, flags: bool, hash_keys: bool) -> Mapping[str, _Script]:
     folder = files("holdfast.dedup").joinpath("scripts")
     scripts = {}
@@ -92,8 +92,8 @@ def _load(*, flags: bool, hash_keys: bool) -> Mapping[str, _Script]:
         layout = _HASHED if hash_keys else _PLAIN
         parts = [part for each in needed for part in (layout if each == _LAYOUT else (each,))]
         body = "\n".join(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in (*parts, name))
-        # Redis 6.2 refuses the line. From 7 on, a script without the flag is refused before its first line runs when
-        # memory is full; so it is applied as a whole or not at all.
+        # Redis 6.2 refuses this line. From 7 on, when memory is full, a script without the flag is refused before its
+        # first line runs, so it is applied as a whole or not at all.
         if flags:
             body = f"#!lua{' flags=allow-oom' if name in _ALLOW_OOM else ''}\n{body}"
         text = body.encode()
@@ -105,12 +105,12 @@ class Scripts:
     """The scripts at one server. Any thread; each call uses a connection of its own from the client's pool.
 
     Args:
-        client: must not resend by itself: a copy that is late would carry a generation that is still good.
+        client: must not resend by itself: a late copy would carry a call generation that is still accepted.
         where: the server's name for error texts.
         flags: whether the server is Redis 7 or later and knows script flags.
         hash_keys: whether keys are stored as digests.
-        wait_key, wait_ms: where given, durable calls are confirmed by a replica within that time; in a Redis Cluster by
-            one of each node, where the key is that of the node's shard.
+        wait_key, wait_ms: if given, a replica has to confirm durable calls within that time; in a Redis Cluster a
+            replica of each node, with the wait key of a shard on that node.
     """
 
     def __init__(
@@ -135,17 +135,17 @@ class Scripts:
         return self._where
 
     def follow(self) -> None:
-        """Leave a master that its sentinels have replaced. One question to each; none where there are no sentinels.
+        """Leave a master that its sentinels have replaced. Asks each sentinel once; does nothing without sentinels.
 
         Raises:
-            StoreUnavailable: another is named, and not found yet.
+            StoreUnavailable: the sentinels name another master, and it has not been found yet.
         """
         with asking(self._where):
             follow(self._client)
 
     @property
     def fail_apart(self) -> bool:
-        """Whether shards are on several servers, of which one may be away alone."""
+        """Whether the shards are on several servers, one of which may fail alone."""
         return isinstance(self._client, ClusterClient)
 
     def reach(self, keys: Sequence[bytes]) -> None:
@@ -173,8 +173,8 @@ class Scripts:
         return replies
 
     def run_all(self, calls: Sequence[tuple[str, ScriptCall]], *, durable: bool = False) -> list[Any]:
-        """Run scripts, each at one shard, in one round trip and in their order at each; what the server says no to
-        alone has the error as its reply.
+        """Run scripts, each at one shard, in one round trip and in their order at each shard. A call that the server
+        refuses has the error as its reply.
 
         Raises:
             StoreUnavailable: no answer from one of them, or not replicated; some of the calls may have been applied.
@@ -203,8 +203,8 @@ class Scripts:
         told = store_error(error, where)
         if isinstance(told, AccessRefused) or isinstance(error, ReadOnlyError) or "READONLY" in codes(str(error)):
             # A primary that has become a replica keeps its connections, and its name may stand for another server by
-            # now: only a new connection finds that one, and brings credentials that were changed. Those that other
-            # threads read from are theirs to end: closed from here, they would raise anything.
+            # now. Only a new connection reaches that server, and uses changed credentials. Connections that other
+            # threads are reading from are not closed here: those threads would get arbitrary errors.
             self._client.connection_pool.disconnect(inuse_connections=False)
         return told
 
@@ -216,10 +216,10 @@ class Scripts:
         return replies
 
     def _confirm(self, key: bytes) -> list[tuple[Any, ...]]:
-        """Ask whether a replica has all that this connection has written.
+        """The commands that ask whether a replica has all that this connection has written.
 
         Args:
-            key: one that is on this server.
+            key: any key on this server.
         """
         beside = Layout.wait_key_beside(key) if self.fail_apart else self._wait_key
         return [(b"EVAL", self._scripts["replicate"].text, 1, beside, b"1"), ("WAIT", 1, self._wait_ms)]

@@ -1,8 +1,10 @@
-"""A Redis that sentinels name: read from a URL, found by the newest of their answers, left when they name another.
+"""A Redis master that sentinels name: read from a URL, found by the newest of their answers, left when they name
+another.
 
-redis-py believes the first sentinel that answers. One that is cut off together with the old master goes on naming that
-one; its clients would be told "done" by a server whose memory is thrown away as soon as the network heals. So all
-sentinels are asked, and the highest configuration epoch decides, as it does among themselves.
+redis-py believes the first sentinel that answers. A sentinel that is cut off together with the old master goes on
+naming that master; its clients would get "done" from a server whose data is thrown away as soon as the network heals.
+Therefore all sentinels are asked, and the highest configuration epoch decides, as it does among the sentinels
+themselves.
 """
 
 from __future__ import annotations
@@ -31,17 +33,17 @@ log = logging.getLogger("holdfast.dedup")
 
 SCHEMES = ("redis+sentinel", "rediss+sentinel")
 _PORT = 26379
-#: A sentinel that has not answered is left out for so long, where others answer: a question is asked at each new
-#: connection and each renewal, and would wait for it each time.
+#: A sentinel that has not answered is left out for this time, as long as others answer. Sentinels are asked at each new
+#: connection and each renewal, which would wait for it each time.
 _LEFT_OUT_S = 5.0
-#: Of `timeout_s`, for a sentinel: a silent one must not cost the connection that it is asked for.
+#: The timeout of a sentinel, as a share of `timeout_s`: a silent one must not make the connection to the master fail.
 _SHARE = 1 / 2
-#: Options of a connection that hold for the sentinels too.
+#: Prefixes of options that apply to connections to the sentinels too.
 _SHARED = ("socket_", "ssl_")
 
 
 class SentinelUrl(NamedTuple):
-    """A URL, read. Raises ValueError where it cannot be; its text may quote the password."""
+    """The parts of a URL."""
 
     sentinels: list[tuple[str, int]]
     name: str
@@ -50,7 +52,11 @@ class SentinelUrl(NamedTuple):
 
     @classmethod
     def read(cls, url: str) -> SentinelUrl:
-        """Read redis+sentinel://user:password@host:port,host:port/name/db?option=value."""
+        """Read redis+sentinel://user:password@host:port,host:port/name/db?option=value.
+
+        Raises:
+            ValueError: it cannot be read; the text may quote the password.
+        """
         scheme, _, rest = url.partition("://")
         place, slash, path = rest.partition("/")
         login, at, hosts = place.rpartition("@")
@@ -87,7 +93,7 @@ def sentinel_client(url: str, options: dict[str, Any], now: Callable[[], float])
     Args:
         url: redis+sentinel://, or rediss+sentinel:// for TLS to the master and to the sentinels.
         options: of connections to the master, unless the URL says otherwise.
-        now: by which clock a silent sentinel is left out for a while.
+        now: the clock by which a silent sentinel is left out for a while.
 
     Raises:
         ValueError, TypeError: the URL cannot be read; the text may quote the password.
@@ -99,7 +105,7 @@ def sentinel_client(url: str, options: dict[str, Any], now: Callable[[], float])
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
         "socket_keepalive": True,
-        # redis-py's own would ask a silent one three times more, with pauses.
+        # By default redis-py would ask a silent sentinel three times more, with pauses.
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
         "redis_connect_func": greet,
@@ -120,11 +126,11 @@ class NewestSentinel(Sentinel):
         self._named: tuple[str, int] | None = None
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
-        """The master's address. redis-py asks at each new connection.
+        """The master's address. redis-py calls this at each new connection.
 
         Raises:
-            MasterNotFoundError: no sentinel answers, or most say that it is down: they are about to name another.
-            StoreRefused: they know no such master, or refuse the credentials.
+            MasterNotFoundError: no sentinel answers, or most say that the master is down: they are about to name
+            another. StoreRefused: the sentinels know no such master, or refuse the credentials.
         """
         found = self.newest(service_name)
         if found is None:
@@ -137,7 +143,8 @@ class NewestSentinel(Sentinel):
         return found.address
 
     def newest(self, service_name: str) -> Named | None:
-        """The newest of what the sentinels say, without those that were silent a moment ago; None = nobody answers.
+        """The newest answer of the sentinels. Sentinels that were silent a moment ago are asked only if no other
+        answers. None = no sentinel answers.
 
         Raises:
             StoreRefused: as `discover_master`.
@@ -156,27 +163,27 @@ class Named(NamedTuple):
 
     address: tuple[str, int]
     epoch: int
-    down: bool  #: as most of them say
+    down: bool  #: most of the sentinels with the newest answer say that it is down
 
     @property
     def place(self) -> str:
-        """For people."""
+        """Host and port, for texts."""
         return f"{self.address[0]}:{self.address[1]}"
 
 
 def newest(
     sentinels: Sequence[redis.Redis], name: str, silent: Callable[[redis.Redis], None] = lambda _: None
 ) -> Named | None:
-    """The newest of what the sentinels say; None = nobody answers.
+    """The newest answer of the sentinels; None = no sentinel answers.
 
     Args:
-        sentinels: clients of them.
+        sentinels: a client of each.
         name: of the master.
-        silent: is told of each that does not answer.
+        silent: called with each that does not answer.
 
     Raises:
         StoreRefused: no sentinel knows such a master.
-        AccessRefused: each that answers refuses the credentials.
+        AccessRefused: each sentinel that answers refuses the credentials.
     """
     said: list[Named] = []
     refused: list[RedisError] = []
@@ -189,7 +196,7 @@ def newest(
         except (RedisError, OSError) as error:
             by = interruption(error, handled)
             if by is not None:
-                raise by  # noqa: B904 - it is no consequence of that
+                raise by  # noqa: B904 - redis-py's error is not its cause
             silent(each)
     if said:
         epoch = max(each.epoch for each in said)
@@ -218,7 +225,7 @@ def _address(sentinel: redis.Redis) -> str:
 
 
 class MasterAt:
-    """Where a master is by now, for texts."""
+    """The current place of a master, for texts: its address is read each time."""
 
     def __init__(self, pool: SentinelConnectionPool, db: int) -> None:
         self._pool = pool
@@ -232,11 +239,11 @@ class MasterAt:
 
 
 def follow(client: redis.Redis) -> None:
-    """Leave a master that the sentinels have replaced, though it answers: cut off, it does not know. No question at all
-    to a client without sentinels.
+    """Leave a master that the sentinels have replaced. It may still answer: if it is cut off, it does not know. Does
+    nothing for a client without sentinels.
 
     Raises:
-        StoreUnavailable: another is named, and this client does not find it yet.
+        StoreUnavailable: the sentinels name another master, and this client does not find it yet.
     """
     pool = client.connection_pool
     if not isinstance(pool, SentinelConnectionPool) or pool.master_address is None:
@@ -247,15 +254,16 @@ def follow(client: redis.Redis) -> None:
         found = manager.newest(name) if isinstance(manager, NewestSentinel) else newest(manager.sentinels, name)
     except StoreRefused as error:
         log.warning("it is not known whether %s:%s is still the master of %r: %s", *believed, name, error)
-        return  # as where no sentinel answers: what is connected stays so
+        return  # stay connected, as if no sentinel answered
     if found is None or found.address == believed:
         return
     try:
-        pool.get_master_address()  # type: ignore[no-untyped-call]  # and closes what is idle; the rest at its return
+        # This also closes idle connections to the old master; the pool closes the others when they are given back.
+        pool.get_master_address()  # type: ignore[no-untyped-call]
     except MasterNotFoundError as error:
         raise StoreUnavailable(f"the sentinels of {pool.service_name} have no master now: {error}") from error
     if pool.master_address == believed:
-        # redis-py's own Sentinel has asked one who is behind.
+        # redis-py's own Sentinel has asked a sentinel that is behind.
         pool.disconnect(inuse_connections=False)
         raise StoreUnavailable(
             f"the sentinels name {found.place} as the master of {pool.service_name} by now, and the one asked first "

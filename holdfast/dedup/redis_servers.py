@@ -1,7 +1,8 @@
-"""Which server answers a session, and how far back one that took another's place may lack what was acknowledged.
+"""Which server answers a session, and since when a server that took another's place may lack acknowledged writes.
 
-A copy has the beginning of what its original did, in order. So the deadline that it knows of a session tells the last
-renewal that it has heard of, and it has all that was acknowledged before that one was sent.
+A replica has the writes of its primary from the beginning up to some point, in order. The session's deadline in it
+therefore identifies the last renewal that it has, and it has all writes that were acknowledged before that renewal was
+sent.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Renewals, of which three and more fit into a lease: a copy that knows only older ones has the session as dead.
+#: Renewals that are kept. Three or more fit into a lease: a replica that has only older ones has the session as dead.
 _KEPT = 100
 
 
@@ -20,7 +21,7 @@ class Answer(NamedTuple):
     """A reply of renew.lua or begin.lua."""
 
     server: bytes
-    knew: int  #: the deadline that it knew
+    knew: int  #: the session's deadline there before
     deadline: int
 
     @classmethod
@@ -31,30 +32,31 @@ class Answer(NamedTuple):
 
 
 class Servers:
-    """Of one session, by shard. One thread at a time."""
+    """The servers that answer one session, by shard. One thread at a time."""
 
     def __init__(self) -> None:
-        self._told: list[bytes] = []  # servers that have been told all
+        self._told: list[bytes] = []  # servers that have all of the session's recent calls
         self._answering: list[bytes] = []
-        #: When renewals were sent, by the deadlines that they have set.
+        #: Deadline that a renewal has set -> when that renewal was sent.
         self._sent: list[dict[int, float]] = []
+        #: Since when each server may lack acknowledged writes; infinite = it lacks none.
         self._lacking: list[float] = []
 
     def begun(self, replies: Sequence[bytes], sent_at: float) -> None:
-        """Note the answers to the first call, which was sent then."""
+        """Note the answers to the first call. Args: sent_at: when it was sent."""
         answers = [Answer.read(reply) for reply in replies]
         self._sent = [{answer.deadline: sent_at} for answer in answers]
         self._answering = [answer.server for answer in answers]
         self.all_told()
 
     def renewed(self, replies: Sequence[bytes], sent_at: float) -> None:
-        """Note the answers to a renewal that was sent then."""
+        """Note the answers to a renewal. Args: sent_at: when it was sent."""
         answers = [Answer.read(reply) for reply in replies]
         self._answering = [answer.server for answer in answers]
         for shard, answer in enumerate(answers):
             sent = self._sent[shard]
             if answer.server != self._told[shard]:
-                # A renewal that had no answer lies behind the last one that had.
+                # `knew` may be of a renewal without an answer; then the last answered one before it counts.
                 last = max((deadline for deadline in sent if deadline <= answer.knew), default=None)
                 since = -math.inf if last is None else sent[last]
                 self._lacking[shard] = min(self._lacking[shard], since)
@@ -64,15 +66,15 @@ class Servers:
 
     @property
     def new(self) -> bool:
-        """Whether one of them took the place of another, and has not been told all."""
+        """Whether a server took the place of another, and the session's recent calls have not been sent to it again."""
         return self._answering != self._told
 
     @property
     def lack_since(self) -> float:
-        """From when on one of them may lack what was acknowledged."""
+        """Since when one of them may lack acknowledged writes."""
         return min(self._lacking)
 
     def all_told(self) -> None:
-        """Note that they know all."""
+        """Note that the recent calls have been sent to all of them."""
         self._told = self._answering
         self._lacking = [math.inf] * len(self._told)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.dedup")
 
-#: A mark is all that its owner knows (scripts/mark.lua).
+#: The kind of a mark that holds all that its owner knows (scripts/mark.lua).
 _ALL = 2
 _VERDICTS = {ord(verdict.value): verdict for verdict in Verdict}
 
@@ -44,7 +44,7 @@ class RedisSession:
         self._scripts = scripts
         self._layout = layout
         self._lease = lease
-        #: As of `ClaimSession`. The lease's own, without a function around it: each start of a handler asks.
+        #: As in `ClaimSession`. The lease's own method, without a function around it: each start of a handler calls it.
         self.live = lease.live
         self._runtime = runtime
         self._times = times
@@ -64,13 +64,14 @@ class RedisSession:
         self._asker.let_in = True
 
     def renew(self) -> bool:
-        """Keep the session alive, in every shard. False = it is dead in one of them, or one of them may take for held
-        what it has ended and does not remember, and so it is lost for good."""
-        # First: a master that was replaced, and is cut off, would confirm it, and the one in its place would not know.
+        """Keep the session alive, in every shard. False = the session is lost for good: it is dead in one of them, or
+        one of them may still hold what this session has ended and cannot send again."""
+        # Ask the sentinels first: a replaced master that is cut off would confirm the renewal, and the new master would
+        # not have it.
         self._scripts.follow()
         if not self._renewed():
             return False
-        if self._servers.new:  # in a Redis Cluster it may be one shard's
+        if self._servers.new:  # in a Redis Cluster perhaps for one shard only
             log.warning(
                 "another server answers session %s than before (a failover, a restart, a slot that moved): the Redis "
                 "at %s. It may lack what was acknowledged last, so this session sends again what it ended lately",
@@ -105,7 +106,8 @@ class RedisSession:
         return True
 
     def _say_again(self) -> bool:
-        """To a server that may not have heard it. What was heard, or taken by somebody since, stays as it is."""
+        """Send recent calls again, to a server that may lack them. Nothing changes at a server that has them, or where
+        another session has taken the key or the partition since. Returns: whether all were sent."""
         with self._replay.lock:
             let_gos, unclaims, releases = self._replay.lately()
             try:
@@ -121,7 +123,7 @@ class RedisSession:
             for mark in marks:
                 self.mark([mark])
             for each in finishes:
-                if self._lease.renewal_due and not self._renewed():  # nobody else renews it meanwhile
+                if self._lease.renewal_due and not self._renewed():  # the renewing thread is busy here
                     return False
                 self._asker.alone(self._finishing(each.claims, each.results))
         except StoreError as error:
@@ -133,8 +135,8 @@ class RedisSession:
         return False
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
-        """Take partitions over. What was let go of them lately, and what has ended since of what was in hand, is said
-        again before: a failover may have lost it."""
+        """Take partitions over. Their recent hand-overs, and the ends of records that were in hand then, are sent again
+        before: a failover may have lost them."""
 
         def again(lately: Lately) -> None:
             self._let_all_go(lately.ends)
@@ -143,7 +145,7 @@ class RedisSession:
             if lately.marks:
                 self._asker.alone(self._marking(lately.marks))
 
-        # Not in one round trip: a server that lacks one of the scripts would run that last.
+        # Not in one round trip: a script that the server does not have loaded yet would run after all others.
         replies = self._replay.acquire(partitions, again, lambda: self._acquired_in_full(partitions))
         if Verdict.FENCED in replies:
             self._lease.lose()
@@ -192,7 +194,7 @@ class RedisSession:
         return fenced
 
     def _leap(self, leaps: Sequence[Mark]) -> None:
-        """Say watermarks as often as it takes for a script that moves them a bounded way."""
+        """Send watermarks again: one call of the script moves a watermark over a bounded number of chunks."""
         for mark in leaps:
             self._asker.alone(self._marking([mark]))
 
@@ -205,7 +207,7 @@ class RedisSession:
         return (yield from self._to_mark(marks, args))
 
     def _restating(self, standings: Sequence[Standing]) -> Asking[object]:
-        """How positions stand, by their owner."""
+        """Mark all that their owner knows to be done in these positions."""
         marks = [known.mark for known in standings]
         args: list[Args] = [
             [known.mark.epoch, known.mark.watermark, _ALL, *known.since, known.again, *run_args(known.mark)]
@@ -219,8 +221,8 @@ class RedisSession:
         return [fenced_offsets(fenced) for fenced in in_order(replies, _shards(where))]
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
-        """End ownerships, handing over what is in hand. Says all of their marks once more: a failover may have lost
-        them, and the next owner starts from what is there."""
+        """End ownerships, handing over what is in hand. Sends all of their marks again: a failover may have lost them,
+        and the next owner starts from what the store has."""
         self._end(self._replay.ends(partitions))
 
     def _end(self, ended: Sequence[Ended]) -> None:
@@ -231,7 +233,12 @@ class RedisSession:
         self._asker.alone(self._ending(shorter))
 
     def _shortened(self, known: Standing, *, keep_alive: bool = False) -> Standing:
-        """Say what is too long for one call. Returns the rest. Args: keep_alive: nobody else renews the session."""
+        """Send the offsets of a mark that is too long for one call. Returns: the rest, for that call.
+
+        Args:
+            known: the mark.
+            keep_alive: renew the session in between, since the caller is the renewing thread.
+        """
         mark = known.mark
         if not is_long(mark):
             return known
@@ -265,7 +272,7 @@ class RedisSession:
         return [polled(poll, reply) for poll, reply in zip(polls, replies, strict=True)]
 
     def release(self, records: Sequence[Token]) -> None:
-        """Say of records handed over that nobody runs them any more."""
+        """Report that handed-over records are no longer running."""
         self._replay.call_and_remember(
             lambda: self._asker.alone(self._releasing(records)), lambda _: self._replay.release(records)
         )
@@ -277,7 +284,7 @@ class RedisSession:
         yield Question("release", _by_shard(where, args), durable=True)
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
-        """Forget what is done from where the group was reset to. False = fenced."""
+        """Forget what is done from the offset of the reset on. False = fenced."""
         check_offsets([drop.offset for drop in drops])
         asked = self._replay.dropping(drops)
         again = self._replay.call_and_remember(
@@ -347,7 +354,7 @@ class RedisSession:
                 *self._asker.together(self._finishing(done, None), self._marking(marks), self._claiming(claims))
             ),
             note,
-            # The claims have their answer: a second one would not reach who asked.
+            # The claims are answered: the verdicts of a second call would not reach the caller.
             again=lambda: Turned(self._asker.alone(self._finishing(done, None)), (), ()),
         )
         self._leap(leaps)
@@ -367,7 +374,7 @@ class RedisSession:
         )
 
     def vouch(self, seconds: float) -> None:
-        """Renew for so long from now on, unless somebody vouches again."""
+        """Renew for `seconds` from now on, unless this is called again."""
         self._lease.vouch(seconds)
 
     def abandon(self) -> None:
@@ -378,7 +385,7 @@ class RedisSession:
         """End the session. Does not raise; without an answer the lease runs out by itself."""
         self._lease.stop()
         if not self._lease.own_process:
-            return  # a forked child has no say about its parent's session
+            return  # in a forked child: the session is the parent's
         self._lease.lose()
         try:
             self._everywhere("end")
@@ -390,7 +397,7 @@ class RedisSession:
         self._asker.raise_generation(above)
 
     def _everywhere(self, name: str) -> list[Any]:
-        """A script about the session itself, in every shard."""
+        """Run a script about the session itself in every shard. Returns: the replies, by shard."""
         args: Args = [int(self._lease.lease_s * 1000)]
         replies = self._ask(name, {shard: ([], args) for shard in range(self._layout.shards)})
         return [replies[shard] for shard in range(self._layout.shards)]
@@ -424,7 +431,7 @@ def _shards(where: Sequence[Place]) -> Iterable[int]:
 
 
 def _verdicts(reply: Sequence[int]) -> list[Verdict]:
-    """Of a reply of one character a key. Most are all the same."""
+    """Read a reply of one character a key. Nearly always all are the same."""
     first = bytes(reply[:1])
     if first * len(reply) == reply:
         return [_VERDICTS[each] for each in first] * len(reply)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.redis_store import Parts, RedisClaims
 
 _VERDICTS = {ord(verdict.value): verdict for verdict in BatchVerdict}
-_NOBODY: tuple[bytes, int] = (b"", 0)  # session and call generation of who has no session
+_NOBODY: tuple[bytes, int] = (b"", 0)  # session and call generation of a call without a session
 
 
 class RedisBatches:
@@ -32,13 +32,13 @@ class RedisBatches:
 
     @classmethod
     def of(cls, store: RedisClaims) -> Self:
-        """For the namespace of that store, at the server that its sentinels name now: one that was replaced, and is
-        cut off, would give claims that its successor never hears of. One question to each; none without sentinels.
+        """Make one for the namespace of this store, at the server that its sentinels name now: claims at a replaced
+        master that is cut off would never reach the new one. Asks each sentinel once, if there are any.
 
         Raises:
             StoreUnavailable: no answer.
-            StoreRefused: credentials, another layout, or more than one shard: an attempt is finished in one step, and
-                there is none over several.
+            StoreRefused: credentials, another layout, or more than one shard: an attempt is finished in one step, which
+                is not possible over several shards.
         """
         parts = store.parts()
         if parts.layout.shards > 1:
@@ -79,18 +79,24 @@ class RedisBatches:
 
     @property
     def takes_digests(self) -> bool:
-        """Whether the namespace's keys are digests: then `claim_digests` is the one to use where there are many."""
+        """Whether the namespace's keys are digests: then use `claim_digests` for many keys."""
         return self._parts.layout.hash_keys
 
     def claim_texts(self, attempt: Attempt, keys: Sequence[str]) -> bytes:
-        """Claim plain keys as `claim` does. Returns one character a key: its verdict."""
+        """Claim plain keys as `claim` does. Returns one character a key: the value of its `BatchVerdict`."""
         layout = self._parts.layout
         names = layout.names(0, layout.called([ClaimKey(attempt.of.sink, key) for key in keys]))
         return self._claim("batch_claim_plain", attempt, names, [len(keys), b"", b""])
 
     def claim_digests(self, attempt: Attempt, digests: bytes) -> bytes:
-        """Claim digests, one after the other, as `claim` does. Returns one character a key, in their order: its
-        verdict."""
+        """Claim digests as `claim` does.
+
+        Args:
+            attempt: the one that asks.
+            digests: 16 bytes each, in ascending order, one after the other.
+
+        Returns: one character a key, in their order: the value of its `BatchVerdict`.
+        """
         names, sizes = self._parts.layout.buckets(digests)
         return self._claim("batch_claim_hashed", attempt, names, [len(digests) // 16, b"", digests], sizes)
 
@@ -111,7 +117,7 @@ class RedisBatches:
 
     @property
     def _kept_ms(self) -> int:
-        """How long a claim is kept at least. A bucket's expiry moves on only when a quarter of the window is over: see
+        """How long a claim is kept at least. A bucket's expiry is moved only after a quarter of the window: see
         batch_claim_hashed.lua."""
         times = self._parts.times
         return times.claimed - (times.window // 4 if self._parts.layout.hash_keys else 0)
@@ -122,7 +128,7 @@ class RedisBatches:
         return Fate(self._ask("batch_fate", attempt.of, attempt.session, *given).decode())
 
     def give_up(self, session: str) -> None:
-        """End it."""
+        """End the attempt of this session, unless it is finished."""
         self._parts.scripts.run(
             "batch_give_up", [ScriptCall([self._sessions], [*_NOBODY, encode(session)])], durable=True
         )
@@ -137,7 +143,7 @@ class RedisBatches:
         return [each == ord("D") for each in reply]
 
     def _ask(self, name: str, batch: BatchId, session: str, *args: int | bytes) -> Any:  # noqa: ANN401 - a script's reply
-        self._parts.scripts.follow()  # a master that was replaced, and is cut off, would answer as if it were none
+        self._parts.scripts.follow()  # a replaced master that is cut off would still answer
         keys = [self._sessions, self._parts.layout.sink(batch.sink), self._parts.layout.attempts]
         given: Args = [*_NOBODY, self._parts.times.sink, encode(session), encode(batch.query), batch.batch, *args]
         [reply] = self._parts.scripts.run(name, [ScriptCall(keys, given)], durable=True)

@@ -60,33 +60,33 @@ class Parts(NamedTuple):
     layout: Layout
     times: Times
     where: Where  #: for error texts
-    let_in: bool  #: a session has begun here: a refusal from now on is a slip that somebody mends
+    let_in: bool  #: a session has begun here before: from now on refused credentials count as an outage
 
 
 class RedisClaims:
     """Claims, positions and sessions in a Redis, or a Redis Cluster. One object a process; any thread may call.
 
     Args:
-        client: of yours, whose connections are used as they are and not closed: it must not retry, and has to have a
-            `socket_timeout`. Where signals' handlers raise (time limits of jobs), give one that nothing else uses:
-            redis-py leaves the reply of a call that was broken off for the next one to read. Forked children use it
-            too; redis-py makes its connections anew there, but not the locks that a thread may hold at the fork,
-            whereas a store `from_url` makes all anew. Of a RedisCluster the nodes and their connections are used; its
-            retries are not, so it may have them.
-        namespace: what separates applications in one Redis. All members of a group name the same.
-        lease_s: a session that is not renewed for so long is dead. None: as `begin` says. A shorter lease lets others
-            take over sooner after a crash, and a shorter pause of this process or of Redis costs the session.
+        client: a client of yours. Its connections are used as they are and not closed. It must not retry, and has to
+            have a `socket_timeout`. If handlers of signals raise (time limits of jobs), give one that nothing else
+            uses: redis-py leaves the reply of an interrupted call for the next one to read. Forked children use it too;
+            redis-py makes its connections anew there, but not the locks that a thread may hold at the fork, whereas a
+            store `from_url` makes all anew. A RedisCluster lends its nodes and their connections; its retries are not
+            used, so it may have them.
+        namespace: separates applications in one Redis. All members of a group name the same.
+        lease_s: a session that is not renewed for so long is dead. None: the lease given to `begin`. With a shorter
+            lease others take over sooner after a crash, and a shorter pause of this process or of Redis costs the
+            session.
         window_s: how long a finished key is remembered: longer than the longest downtime plus the replay horizon.
-        positions_ttl_s: how long the position of a partition is kept that nobody reads any more.
-        shards: over how many hash tags the keys are spread; several bring one server nothing. In a Redis Cluster each
-            is on one master: some more than masters, at most a few dozen, since each renewal asks all. All members of a
-            group name the same number.
+        positions_ttl_s: how long the position of a partition is kept when no member reads that partition any more.
+        shards: over how many hash tags the keys are spread. A single server gains nothing from several. In a Redis
+            Cluster each is on one master: take some more than there are masters, at most a few dozen, since each
+            renewal asks all. All members of a group name the same number.
         hash_keys: store a 16-byte digest instead of the key's text. All members of a group name the same.
         keys_expected: with `hash_keys`: roughly how many keys are done at a time. Up to five times as many cost no more
-            each; beyond, calls take longer, and from twenty times on a key costs as much as a plain one; so it does
-            where there are far fewer. All members of a group name the same.
-        durability: "wait1" = claims, marks and whatever else changes what is known are answered when a replica has them
-            as well.
+            each; beyond, calls take longer, and from twenty times on a key costs as much memory as a plain one, as it
+            does if there are far fewer. All members of a group name the same.
+        durability: "wait1" = claims, marks and all other changes are answered only when a replica has them as well.
         runtime: this process' machine; its clock judges leases.
 
     Raises:
@@ -123,7 +123,8 @@ class RedisClaims:
         self._lease_s = None if lease_s is None else _seconds("lease_s", lease_s)
         self._times = Times(
             window=_ms(_seconds("window_s", window_s)),
-            # Claims are judged by their session, however long a handler runs; this only clears away what crashes left.
+            # A claim holds as long as its session lives, however long a handler runs; this only removes what crashes
+            # left.
             garbage=_ms(max(window_s, _WEEK_S)),
             position=_ms(_seconds("positions_ttl_s", positions_ttl_s)),
         )
@@ -133,15 +134,15 @@ class RedisClaims:
         self._where = where_is(client)
         self._scripts: Scripts | None = None
         self._promises = ""
-        #: Of each shard in a Redis Cluster, else of the first one.
+        #: The ids in the store: one of each shard in a Redis Cluster, else that of the first shard.
         self._ids: list[str] = []
-        #: A session has begun: user and permissions were right.
+        #: A session has begun: the server has accepted user and permissions.
         self._let_in = False
         self._connecting = runtime.lock()
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         #: Makes a client like the first one, for a forked child; None: the client is the caller's.
         self._make_client: Callable[[], Client] | None = None
-        #: For `idempotent`.
+        #: The session of `idempotent` at this store.
         self.calls = Calls(self, self._lease_s, (runtime, place_of(client), namespace))
         after_fork(self, RedisClaims._forked)
 
@@ -163,7 +164,7 @@ class RedisClaims:
         durability: Literal["none", "wait1"] = "none",
         runtime: Runtime = MACHINE,
     ) -> RedisClaims:
-        """The store at a URL. Does not connect yet.
+        """Make the store at a URL. Does not connect yet.
 
         Args:
             url: as redis-py reads it: redis://user:password@host:port/db, rediss:// for TLS, unix://. Or all sentinels
@@ -174,8 +175,8 @@ class RedisClaims:
             timeout_s: for a connection, and for each reply.
             credential_provider: of redis-py, in place of user and password in the URL: asked at each new connection, so
                 that a password may change while the process runs.
-            address_remap: of a Redis Cluster behind NAT: host and port of a node, as the cluster tells them, to those
-                where it can be reached. Or in the URL: ?address_remap=10.0.0.1:6379=nat:7001,...
+            address_remap: for a Redis Cluster behind NAT: takes host and port of a node as the cluster gives them, and
+                returns those at which it can be reached. Or in the URL: ?address_remap=10.0.0.1:6379=nat:7001,...
             namespace: this and all others as in the class.
             lease_s: as in the class.
             window_s: as in the class.
@@ -230,13 +231,13 @@ class RedisClaims:
             lease_s: at most; the store's own setting may be shorter.
 
         Raises:
-            StoreUnavailable: no answer, or one that this process is let in no more. Ask again: a session that was begun
-                unheard runs out with its lease.
+            StoreUnavailable: no answer, or the store refuses credentials that it accepted before. Ask again: if a
+                session has begun all the same, it runs out with its lease.
             StoreRefused: as `connect`.
         """
         lease_s = _seconds("lease_s", lease_s)
-        # Anew each time: sessions begin at starts and after outages, and behind the same address there may be another
-        # server by then, that evicts, or whose namespace somebody has laid out since.
+        # Inspect the server each time: sessions begin at starts and after outages. By then the same address may lead to
+        # another server, one that evicts keys, or one whose namespace has another layout.
         with once_let_in(before=self._let_in):
             session = self._begun(self._inspected(), lease_s)
         self._let_in = True
@@ -257,16 +258,17 @@ class RedisClaims:
 
     @property
     def store_id(self) -> str:
-        """Kept beside what is known: another one, and that is lost. As found by the last `connect` or `begin`."""
+        """The id that is kept beside the data: another id means that the data is lost. As the last `connect` or `begin`
+        has found it."""
         return one_id(self._ids) if self._ids else ""
 
     @property
     def lease_s(self) -> float | None:
-        """The longest lease of a session; None = as `begin` says."""
+        """The longest lease of a session; None = no limit of the store's."""
         return self._lease_s
 
     def look(self) -> str:
-        """Ask the server whether it can hold the promise, and write nothing there. Returns: what it promises.
+        """Ask the server whether it can hold the promise. Writes nothing there. Returns: a text with what it promises.
 
         Raises:
             StoreUnavailable, StoreRefused: as `connect`.

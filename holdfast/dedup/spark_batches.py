@@ -1,21 +1,22 @@
-"""The protocol of batch attempts: who may write a batch, and which of its keys are its own. For Spark's foreachBatch.
+"""The protocol of batch attempts: which attempt may write a batch, and which keys it may write. For Spark's
+foreachBatch.
 
-A *batch* is (sink, query, number); the sink's name is the scope of its keys. A batch may be begun again and again: its
-driver dies, or what it wrote fails. Each begin is an *attempt* with a number that rises, and a session (claims.py)
-as its life: renewed by the driver, dead when the driver is. Of one sink, one attempt lives at a time.
+A *batch* is (sink, query, number); the sink's name is the scope of its keys. A batch may begin several times: its
+driver dies, or its write fails. Each begin is an *attempt* with a number that rises, and with a session (claims.py):
+the attempt lives as long as its session, which the driver renews. A sink has one living attempt at a time.
 
-Keys are those of claims.py, with the same names in the store, so that a key which another consumer has done is done
-here too, and the other way round. A key that an attempt has claimed is done from the moment at which the attempt is
-finished, in one step for all of them; while the attempt lives it is busy; else the next attempt takes it over.
+Keys are those of claims.py, with the same names in the store: a key that another consumer has done is done here too,
+and the other way round. The keys that an attempt has claimed become done when the attempt is finished, in one step for
+all of them. Until then they are busy while the attempt lives; otherwise the next attempt takes them over.
 
-An attempt belongs to one *life* of a server: to a start of it, or to its time as the primary. After a restart or a
-failover the server may have the attempt and lack its last claims. So nothing is claimed and nothing finished there any
-more, and the batch is begun again.
+An attempt belongs to one *life* of a server: one run of its process, and one time as the primary. After a restart or a
+failover the server may have the attempt and lack its last claims. The attempt then gets no more claims and cannot
+finish; the batch begins again.
 
-A number and a name do not make a batch: numbers begin anew, and go back, where what counts them was lost or put back.
-So Finished says that a batch of this number is finished, and whoever asked looks up the keys of what it has. Where they
-are not all done it asks for an attempt `beside` that one. The *origin* is who counts, as far as the caller knows: it
-decides nothing, and says what has happened.
+Number and name do not identify a batch: numbers begin anew, or go back, if the checkpoint that counts them was lost or
+restored. `Finished` therefore says only that a batch of this number is finished. The caller looks up the keys of its
+own batch, and if they are not all done, it asks for an attempt `beside` the finished one. The *origin* names the source
+of the numbers, as far as the caller knows it. It decides nothing here; it tells callers what has happened.
 
 | call | if | then | reply |
 |---|---|---|---|
@@ -42,8 +43,8 @@ decides nothing, and says what has happened.
 | | else | - | LIVES |
 | give_up(session) | - | it is gone: its keys may be taken over, unless its attempt is finished | - |
 
-All calls may be asked again after no answer. They carry no call generation: what arrives late meets a session that
-is dead or gone, and a claim by a task that Spark runs twice is the same claim.
+All calls may be repeated after no answer. They carry no call generation: a late call finds its session dead or gone,
+and a claim by a task that Spark runs twice is the same claim.
 """
 
 from __future__ import annotations
@@ -67,10 +68,11 @@ class BatchVerdict(Enum):
     """The store's answer to an attempt that asks for a key."""
 
     NEW = "N"  #: yours
-    TAKEN_OVER = "T"  #: yours, and who had claimed it died before it was done
+    TAKEN_OVER = "T"  #: yours; another session had claimed it, and died before the key was done
     DONE = "D"  #: handled before: drop the row
     BUSY = "B"  #: a living session that is not of this sink works on it: ask again later
-    FENCED = "F"  #: the attempt is over: another one has begun, or its driver was silent for a lease
+    #: The attempt is over: another has begun, its driver was silent for a lease, or another server answers.
+    FENCED = "F"
 
 
 class BatchId(NamedTuple):
@@ -87,20 +89,20 @@ class Attempt:
 
     of: BatchId
     number: int  #: rises from attempt to attempt
-    session: str  #: its life; unique, so that two attempts differ even after the store has lost its data
-    born: int = 0  #: when the store began to count the sink's attempts: its own clock's milliseconds
-    #: The life of the server in which it began, as of scripts/server.lua. Its own driver and executors know it.
+    session: str  #: its session's id; unique, so that two attempts differ even after the store has lost its data
+    born: int = 0  #: when the store began to count the sink's attempts, in milliseconds of the store's clock
+    #: The server's id when the attempt began, as of scripts/server.lua. Known only to its own driver and executors.
     life: str = field(default="", compare=False)
 
     @property
     def fence(self) -> int:
-        """Rises from attempt to attempt of the sink, also where the store has lost its data and counts anew."""
+        """Rises from attempt to attempt of the sink, even if the store has lost its data and counts anew."""
         return self.born + self.number
 
     @property
     def name(self) -> str:
-        """Never used again, in a form that no reader of folders takes for a number or a date. `fence_of` has the fence
-        of it: of two names one is the older."""
+        """A name that is never used again, in a form that no reader of folders takes for a number or a date. `fence_of`
+        reads its fence, which tells the older of two names."""
         return f"a{self.fence}-{self.session}"
 
     @property
@@ -110,16 +112,16 @@ class Attempt:
 
 
 def fence_of(name: str) -> int | None:
-    """Of `Attempt.name`; None = it is no attempt's."""
+    """Read the fence from an `Attempt.name`; None = it is not the name of an attempt."""
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else None
 
 
 class Begun(NamedTuple):
-    """Go on."""
+    """The attempt has begun."""
 
     attempt: Attempt
-    last: Attempt | None  #: the sink's last finished attempt, of whichever query
+    last: Attempt | None  #: the sink's last finished attempt, of any query
 
 
 class Finished(NamedTuple):
@@ -127,14 +129,14 @@ class Finished(NamedTuple):
 
     attempt: Attempt
     origin: str = ""  #: of that attempt
-    kept: bool = True  #: whether its keys are still known as done: they are for a window from its end
-    keys: str = ""  #: the print of them that `finish` was given
+    kept: bool = True  #: whether its keys are still known as done: for a window from its end
+    keys: str = ""  #: the print of its keys that `finish` was given
 
 
 class Behind(NamedTuple):
-    """A later batch of the query is finished: numbers have begun anew, or a checkpoint was put back."""
+    """A later batch of the query is finished: numbers have begun anew, or an old checkpoint was restored."""
 
-    batch: int  #: the last one that is finished
+    batch: int  #: the number of the last finished batch
 
 
 class Elsewhere(NamedTuple):
@@ -148,11 +150,11 @@ class Elsewhere(NamedTuple):
 class Fate(Enum):
     """The state of an attempt that did not finish."""
 
-    LOST = "L"  #: the store has lost what it knew of it
+    LOST = "L"  #: the store has lost the attempt
     TAKEN = "T"  #: another attempt of the sink has begun
     MOVED = "M"  #: another server answers than the one where it began, or the same one after a restart
     SILENT = "S"  #: none of these: its session died, or was given up
-    LIVES = "H"  #: it holds its batch
+    LIVES = "H"  #: it may still write and finish
 
 
 class Lost(Enum):
@@ -170,10 +172,10 @@ class BatchAttempts(Protocol):
         """Ask for the next attempt.
 
         Args:
-            batch: that is to be written.
-            session: of the same store, that nothing else uses.
-            origin: who counts the batches.
-            beside: the attempt of `Finished`, where it was seen to be of another batch than this one.
+            batch: the one to write.
+            session: of the same store, used by nothing else.
+            origin: the source of the batch numbers, as far as it is known.
+            beside: the attempt of `Finished`, if the caller has found it to be of another batch than this one.
         """
         ...
 
@@ -182,9 +184,15 @@ class BatchAttempts(Protocol):
         ...
 
     def finish(self, attempt: Attempt, *, keys: str = "") -> bool:
-        """End the attempt after its write: what it claimed counts from now on. False = it does not count: the attempt
-        is fenced, its first claims may have run out, or another server may lack some of them. Args: keys: a print of
-        its batch's keys, kept with it."""
+        """End the attempt after its write: its claimed keys are done from now on.
+
+        Args:
+            attempt: the one that has written.
+            keys: a print of the batch's keys, kept with the attempt.
+
+        Returns: False = the attempt does not count: it is fenced, its first claims may have run out, or another server
+            may lack some of them.
+        """
         ...
 
     def fate(self, attempt: Attempt) -> Fate:
@@ -192,7 +200,7 @@ class BatchAttempts(Protocol):
         ...
 
     def give_up(self, session: str) -> None:
-        """Whatever this session was the life of ends, unless it is finished."""
+        """End the attempt of this session, unless it is finished."""
         ...
 
     def done(self, scope: str, keys: Sequence[str]) -> list[bool]:

@@ -1,4 +1,4 @@
-"""Errors that a signal's handler raises into a call, such as a job's time limit: they are none of what was called."""
+"""Errors that a signal's handler raises into a call, such as a job's time limit. They are not errors of the call."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 
 def of_a_handler(error: BaseException, handled: BaseException | None = None) -> BaseException | None:
-    """Find the error that a handler has raised: this one, or one behind it. None: no handler has.
+    """Find the error that a handler has raised: this error, or one of its causes. None: no handler has raised one.
 
-    A handler may raise what the call itself may: TimeoutError is what the system calls a socket that is silent. So its
-    frame in the traceback tells.
+    A handler may raise the same types as the call itself (a silent socket raises TimeoutError). The handler's frame in
+    the traceback tells them apart.
 
     Args:
         error: what the call has raised.
-        handled: what was being handled when the call began, which is not of this call.
+        handled: the exception that was being handled when the call began; it is not of this call.
     """
     handlers = _handlers()
     each: BaseException | None = error
@@ -31,7 +31,7 @@ def of_a_handler(error: BaseException, handled: BaseException | None = None) -> 
 
 
 def codes_of(error: BaseException) -> set[CodeType]:
-    """List the functions that it came through."""
+    """The code of all functions in the error's traceback."""
     return {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
 
 

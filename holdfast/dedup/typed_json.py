@@ -1,5 +1,5 @@
-"""JSON of a type: pydantic reads and writes its own models, and msgspec all other types. Without msgspec, pydantic does
-those too."""
+"""JSON of a type: pydantic reads and writes its own models, and msgspec all other types. Without msgspec, pydantic
+reads and writes these too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: An error names at most this many of pydantic's findings.
 _MOST_NAMED = 5
-#: msgspec quotes what is no member of an enum, or no tag of a Struct.
+#: Two of msgspec's errors quote the input: for a value that is no member of an enum, or no tag of a Struct.
 _QUOTE = re.compile(r"^(Invalid(?: enum)? value) .*?((?: - at `[^`]*`(?: in `[^`]*`)?)?)$", re.DOTALL)
 
 
@@ -21,7 +21,7 @@ _QUOTE = re.compile(r"^(Invalid(?: enum)? value) .*?((?: - at `[^`]*`(?: in `[^`
 class TypedJson:
     """Reads and writes JSON of one type. Any thread."""
 
-    #: Raises ValueError, also RecursionError: the path of what does not fit, without its content.
+    #: Raises ValueError: the path of the part that does not fit, without its content. Also RecursionError.
     read: Callable[[bytes | str], Any]
     write: Callable[[Any], str]
 
@@ -32,7 +32,7 @@ def typed_json(kind: Any, *, strict: bool) -> TypedJson | None:  # noqa: ANN401 
     Args:
         kind: the type.
         strict: whether pydantic refuses "1" where the type has a number, as msgspec always does (a pydantic model
-            decides that itself), and a model that names what is not defined yet.
+            decides that itself), and refuses a model with annotations that are not defined yet.
 
     Returns:
         None: neither library is installed.
@@ -79,7 +79,8 @@ def _by_msgspec(msgspec: Any, kind: Any) -> TypedJson:  # noqa: ANN401 - the mod
         try:
             return decode(text)
         except msgspec.DecodeError as error:
-            # Not from the error itself: a traceback shows its text. Its cause is an error of the user's __post_init__.
+            # Not chained to msgspec's error: a traceback would show its text. Its cause is an error of the user's
+            # __post_init__.
             raise ValueError(_QUOTE.sub(r"\1\2", str(error))) from error.__cause__
 
     return TypedJson(read, lambda value: encode(value).decode())
@@ -103,7 +104,7 @@ def _by_pydantic(pydantic: Any, kind: Any, *, is_model: bool, strict: bool) -> T
     try:
         adapter = pydantic.TypeAdapter(kind)
         if strict and not getattr(adapter, "pydantic_complete", True):
-            adapter.rebuild(raise_errors=True)  # otherwise every read would raise it
+            adapter.rebuild(raise_errors=True)  # raises now what every read would raise
     except NameError:
         raise
     except Exception as error:
@@ -114,7 +115,7 @@ def _by_pydantic(pydantic: Any, kind: Any, *, is_model: bool, strict: bool) -> T
         try:
             return adapter.validate_json(text, strict=strictly)
         except pydantic.ValidationError as error:
-            raise ValueError(_named(error)) from None  # its own text shows the input, also in a traceback
+            raise ValueError(_named(error)) from None  # pydantic's text shows the input, also in a traceback
 
     return TypedJson(read, lambda value: adapter.dump_json(value).decode())
 
@@ -127,5 +128,5 @@ def _named(error: Any) -> str:  # noqa: ANN401 - pydantic's
 
 
 def _message(found: Any) -> str:  # noqa: ANN401 - one of pydantic's findings
-    quotes = found["type"] == "union_tag_invalid"  # alone among them
+    quotes = found["type"] == "union_tag_invalid"  # the only message that quotes the input
     return "Input has the tag of no member" if quotes else found["msg"]

@@ -1,7 +1,8 @@
-"""How a function's results are kept: as JSON, as its return annotation says, or as the user's own functions do it.
+"""How a function's results are kept: as JSON, by its return annotation, or by functions of the user.
 
-A result of another type than JSON has (a pydantic model, a dataclass, a Decimal, a datetime, a UUID, an Enum, a tuple)
-is written and read by pydantic or msgspec, whichever is installed, by the type that the function is annotated with.
+A result of a type that JSON does not have (a pydantic model, a dataclass, a Decimal, a datetime, a UUID, an Enum, a
+tuple) is written and read by pydantic or msgspec, whichever is installed, as the type of the function's return
+annotation.
 """
 
 from __future__ import annotations
@@ -37,17 +38,18 @@ if TYPE_CHECKING:
 Encode: TypeAlias = "Callable[[Any], str]"
 Decode: TypeAlias = "Callable[[str], Any]"
 
-#: Begins the text of a result that is not kept as JSON of its own; no JSON begins so.
+#: First character of a result that a codec has written; no JSON begins with it.
 _OWN = "="
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Of one function. Any thread; a user's functions run in the thread or task of the call."""
+    """Writes and reads the results of one function. Any thread; a user's functions run in the thread or task of the
+    call."""
 
     write: Encode | None = None
     read: Decode | None = None
-    #: Whether what is read has to be what was returned: a user's own functions decide that themselves.
+    #: Whether reading must give a value equal to the returned one; False = the user's own functions decide that.
     exact: bool = True
 
     def encode(self, result: object) -> tuple[str, ResultNotStored | None]:
@@ -71,7 +73,7 @@ class Codec:
         """Read the text that `encode` made.
 
         Raises:
-            ResultNotStored: it could not be kept, or is not what this function returns now.
+            ResultNotStored: the result could not be kept, or is not of the type that this function returns now.
         """
         if self.read is None or not text.startswith(_OWN):
             return results.decode(text)
@@ -87,11 +89,11 @@ JSON = Codec()
 def codec_of(
     function: Callable[..., Any], *, encode: Encode | None, decode: Decode | None, batch: bool, kept: bool
 ) -> Codec:
-    """Choose how its results are kept.
+    """Choose how a function's results are kept.
 
     Args:
         function: the user's.
-        encode: from a result, of an item in a batch, to text; None = by the return annotation.
+        encode: from a result (in a batch: of one item) to text; None = by the return annotation.
         decode: from that text to the result.
         batch: whether it returns a list of results.
         kept: whether results are kept at all.
@@ -119,11 +121,11 @@ def codec_of(
 
 
 def _returns(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - an annotation
-    """The annotation of what it returns; Any where there is none, or where only type checkers know its names."""
+    """The function's return annotation; Any if there is none, or if only type checkers know its names."""
     inner: Any = inspect.unwrap(routine(function))
     try:
         return get_type_hints(inner, include_extras=True).get("return", Any)
-    except Exception:  # noqa: BLE001 - annotations are anybody's code
+    except Exception:  # noqa: BLE001 - annotations are the user's code
         return Any
 
 
@@ -139,7 +141,7 @@ _PLAIN = (str, int, float, bool, type(None), Any, object, list, dict, None)
 
 
 def _is_plain(kind: Any) -> bool:  # noqa: ANN401 - as above
-    """Whether JSON has it by itself."""
+    """Whether JSON has this type itself."""
     origin = get_origin(kind)
     if origin is Annotated:
         return _is_plain(get_args(kind)[0])
@@ -164,7 +166,7 @@ _OR = "give encode= and decode=, return what JSON has, or let no result be kept 
 
 
 def _same(read: Any, returned: Any) -> bool:  # noqa: ANN401 - whatever is returned
-    """Equal, and of the same types down to each leaf, as far as one can look into it."""
+    """Whether the two are equal, and of the same types down to each leaf, as far as their fields can be read."""
     if type(read) is not type(returned):
         return False
     if isinstance(returned, dict):

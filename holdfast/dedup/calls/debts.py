@@ -1,8 +1,8 @@
-"""Debts of the calls of one process to one store: keys that it has to be told are done, or not in use any more.
+"""Calls that one process owes to one store: keys to finish, and keys to give back.
 
-A call may end between any two of its lines: a signal's handler raises, an event loop that ends closes its coroutine, a
-collection of Python's finds a task without an owner. So `Debts.add` takes no lock and starts no thread: it may run
-inside of any other line of this process, also of `add` itself.
+A function's call may end between any two of its lines: a signal's handler raises, an event loop that ends closes the
+coroutine, Python's garbage collector finds a task without a reference. `Debts.add` therefore takes no lock and starts
+no thread: it may run in the middle of any other line of this process, even of `add` itself.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast.dedup")
 
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 1.0
-#: Between two tries of what the store refuses: an operator has to do something first.
+#: The pause between two tries of a call that the store refuses: an operator has to act first.
 _PAUSE_REFUSED_S = 30.0
-#: Characters of results. A server that takes no text of such a length may close the connection without a word.
+#: Characters of results from which on the server's limit may be the cause: it may close the connection without an
+#: error.
 _LARGE = 65_536
 
 
@@ -37,15 +38,15 @@ class Said(NamedTuple):
     """The store's answer to a `finish`."""
 
     verdicts: list[Verdict]
-    #: The positions of those that are done without their result: the store has refused it.
+    #: The positions of keys that are done without their result, which the store has refused.
     without: frozenset[int] = frozenset()
 
 
 def say_done(session: ClaimSession, claims: Sequence[Claim], results: Sequence[str]) -> Said:
-    """Tell that the bodies of these have run. A result that the store refuses (its limit is below) is left out.
+    """Finish keys whose bodies have run. A result that the store refuses as too large is left out.
 
     Raises:
-        StoreError: no answer, or a no that is not about results.
+        StoreError: no answer, or a refusal for another reason than results.
     """
     try:
         return Said(session.finish(claims, results))
@@ -60,26 +61,26 @@ def say_done(session: ClaimSession, claims: Sequence[Claim], results: Sequence[s
             return Said(verdicts, frozenset({0}))
     parts = [say_done(session, [claim], [result]) for claim, result in zip(claims, results, strict=True)]
     verdicts = [part.verdicts[0] for part in parts]
-    if session.live():  # one shard may have taken its part before: who lives was taken over by no other
+    if session.live():  # DONE may be of the first try, at another shard: no call takes a key from a living session
         verdicts = [Verdict.NEW if verdict is Verdict.DONE else verdict for verdict in verdicts]
     return Said(verdicts, frozenset(n for n, part in enumerate(parts) if part.without))
 
 
 class Finish(NamedTuple):
-    """A `finish` of keys whose body has run."""
+    """An owed `finish` of keys whose body has run."""
 
     session: ClaimSession
     claims: Sequence[Claim]
     results: Sequence[str]
 
     def pay(self) -> None:
-        """Raises StoreError: no answer."""
+        """Make the call. Raises StoreError: no answer, or a refusal."""
         try:
             verdicts = say_done(self.session, self.claims, self.results).verdicts
         except StoreUnavailable:
             if sum(map(len, self.results)) < _LARGE:
                 raise
-            self.session.results([claim.key for claim in self.claims])  # does it answer to what is small?
+            self.session.results([claim.key for claim in self.claims])  # raises, if a small call has no answer either
             verdicts = self._again()
         for claim, verdict in zip(self.claims, verdicts, strict=True):
             if verdict is Verdict.FENCED:
@@ -103,34 +104,36 @@ class Finish(NamedTuple):
 
 
 class GiveBack(NamedTuple):
-    """A `give_back` of keys that are not in use: the body has failed, or was never run."""
+    """An owed `unclaim` of keys whose body has failed, or was never run."""
 
     session: ClaimSession
     claims: Sequence[Claim]
 
     def pay(self) -> None:
-        """Raises StoreError: no answer."""
-        if self.session.live():  # else the keys are free already, or soon will be
+        """Make the call. Raises StoreError: no answer, or a refusal."""
+        if self.session.live():  # the keys of a dead session are free
             self.session.unclaim(self.claims)
 
 
 class Debts:
-    """Of one process to one store. Any thread.
+    """The calls that one process owes to one store. Any thread.
 
-    A thread of its own pays. It is started before the first key is asked for, and ends when it is told to and no call
-    is left that may come to owe.
+    A thread of its own sends them ("pays"). It starts before the first key is claimed, and ends after `end` was called,
+    once no call runs that may still owe something.
     """
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        #: Each step is one of a dict of the interpreter: so no lock. Told twice does no harm, so two may pay at once.
+        #: Changed by single dict operations, which are atomic, without a lock. Two threads may pay at once: sending a
+        #: debt twice does no harm.
         self._owed: dict[int, Finish | GiveBack] = {}
-        #: Those that the store, or a defect, has refused: they wait apart, and no call waits for them.
+        #: Debts that the store has refused, or that a defect has made fail: they wait apart, and no call waits for
+        #: them.
         self._refused: dict[int, Finish | GiveBack] = {}
         #: Calls that have not ended.
         self._entered: set[int] = set()
         self._paying = False
-        #: Its `put` may run inside of another, says its documentation; no Event and no Condition allows that.
+        #: `SimpleQueue.put` is reentrant, by its documentation; Event and Condition are not.
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._starting = threading.RLock()
         self._thread: threading.Thread | None = None
@@ -142,48 +145,48 @@ class Debts:
 
     @property
     def expected(self) -> bool:
-        """Whether something is owed, or a call runs that may come to owe."""
+        """Whether something is owed, or a call runs that may still owe something."""
         return bool(self or self._entered)
 
     def enter(self, number: int) -> None:
-        """A call begins that may come to owe: from now on there is a thread that pays."""
+        """Note that a call begins, and start the thread that pays."""
         self._entered.add(number)
         self.start()
 
     def leave(self, number: int) -> None:
-        """Note that a call has ended. Does not block; any line may be interrupted by it."""
+        """Note that a call has ended. Does not block; may run in the middle of any other line."""
         self._entered.discard(number)
 
     def start(self) -> None:
-        """See to it that there is a thread that pays."""
+        """Start the thread that pays, if there is none."""
         self._ending = False
         if self._thread is None:
             with self._starting:
                 if self._thread is None:
                     thread = threading.Thread(target=self._pay_all, name="holdfast-debts", daemon=True)
-                    with suppress(RuntimeError):  # the interpreter ends, or has no threads: the next call pays
+                    with suppress(RuntimeError):  # the interpreter ends, or cannot start threads: the next call pays
                         thread.start()
                         self._thread = thread
 
     def end(self, last: Callable[[], None] | None = None) -> None:
-        """Let the thread end, once nothing is expected any more. Does not block; any line may be interrupted by it.
+        """Let the thread end once nothing is expected any more. Does not block; may run in the middle of any line.
 
         Args:
-            last: the thread's last deed.
+            last: called by the thread before it ends.
         """
         self._last, self._ending = last, True
         self._wake.put(None)
 
     def add(self, debt: Finish | GiveBack) -> None:
-        """Owe it. Does not block; any line may be interrupted by it."""
+        """Owe this call. Does not block; may run in the middle of any other line."""
         self._owed[next(self._numbers)] = debt
         self._wake.put(None)
 
     def pay(self) -> None:
-        """Pay what is owed now, but what was refused before; unless another thread is about it.
+        """Pay all debts except those that were refused before. Does nothing while another thread pays.
 
         Raises:
-            StoreError: no answer; it stays owed.
+            StoreError: no answer; the debts stay owed.
         """
         if not self._owed or self._paying:
             return
@@ -194,7 +197,7 @@ class Debts:
             finally:
                 self._paying = False
         finally:
-            self._paying = False  # again: a signal's handler may have raised right before the first
+            self._paying = False  # again: a signal's handler may have raised just before the first time
 
     def _pay(self, owed: dict[int, Finish | GiveBack]) -> None:
         for number, debt in list(owed.items()):
@@ -216,12 +219,13 @@ class Debts:
         while True:
             self._wake.get()
             self._pay_until_nothing_is_owed()
-            # In this order: a call that begins meanwhile finds no thread, or is found by this one.
+            # In this order: a call that begins meanwhile either finds no thread and starts one, or is in `expected`
+            # here.
             self._thread = None
             if self._ending and not self.expected:
                 break
             self._thread = me
-        self._wake.put(None)  # there may be a second one
+        self._wake.put(None)  # for a second thread, if there is one
         if self._last is not None:
             self._last()
 
@@ -233,8 +237,8 @@ class Debts:
                 self._pay(self._refused)
             if self._owed:
                 pause_s = min(pause_s, _PAUSE_MOST_S)
-                SYSTEM_CLOCK.sleep(pause_s)  # however many come to owe meanwhile
+                SYSTEM_CLOCK.sleep(pause_s)  # new debts do not shorten the pause
             elif self._refused:
                 with suppress(Empty):
-                    self._wake.get(timeout=min(pause_s, _PAUSE_REFUSED_S))  # or until another is owed
+                    self._wake.get(timeout=min(pause_s, _PAUSE_REFUSED_S))  # a new debt ends the pause
             pause_s *= 2

@@ -123,8 +123,8 @@ def idempotent(
     """Run a function's body once for each key, in all processes that use one store and namespace.
 
     A body that raises frees its key; the key of a process that dies is free when its session ends (`lease_s` of the
-    store, 10 s by default). What no decorator can promise: a crash *between the body's effect and the store's note of
-    it* runs the body again.
+    store, 10 s by default). No decorator can prevent one case: after a crash *between the body's effect and the store's
+    note of it* the body runs again.
 
     Plain functions block their thread while the store is asked; `async def` functions do not block their event loop.
     Threads, tasks, event loops and forked workers may share the store object: each process has a session of its own.
@@ -132,40 +132,43 @@ def idempotent(
     Args:
         claims: the store. It has to outlive the function's calls.
         key: a parameter's name ("order_id"), with dots a path into it ("order.id": fields of dicts, attributes), a
-            tuple of such (("self.tenant", "order_id")), or a function that takes what the function takes. With `batch`:
+            tuple of such (("self.tenant", "order_id")), or a function that takes the same arguments. With `batch`:
             paths into an item, or a function of the item.
             Keys are typed, as `holdfast.dedup.keys` says: 4711 and "4711" are two.
         name: under which the keys are kept; by default module and qualified name. Change neither while keys matter.
             A handler of `Holdfast` with that `scope` has the same keys.
-        batch: the function takes a list of items as its first argument. It is called with those that are new, each key
-            once, as often as it takes until all are settled, and returns a list of as many results, or None; it may
-            raise `BatchFailed` to fail some. The decorated function returns one result an item, in order, or raises
-            `BatchFailed` with the positions in its own list.
-        fingerprint: what a call that repeats a key has to repeat as well: True for all its arguments (in a batch: the
+        batch: the function takes a list of items as its first argument. It is called with the items whose keys are new,
+            each key once, as often as needed until all keys are settled, and returns a list of as many results, or
+            None; it may raise `BatchFailed` to fail some. The decorated function returns one result an item, in order,
+            or raises `BatchFailed` with the positions in its own list.
+        fingerprint: the payload that a call with the same key has to repeat: True for all arguments (in a batch: the
             item; of a `Record` its value), a name, a path or a tuple of them as for `key`, or a function as for `key`
-            that makes plain data of them. A digest is kept with the key; a call with another one raises `KeyReused`,
-            once the key is done. While it is busy, and after a body that has failed, nothing is compared. Keys that
-            were done without a fingerprint fit all.
-        on_done: what a call gets whose key is done. "result": what the first call returned, which has to
-            read back as the same, see `encode`; None if it was done without a result. "marker": `Skipped.DONE`; no
-            result is kept.
-        on_busy: what a call does while another holds its key. "wait": until that is done or failed, for `wait_s`, then
-            `KeyBusy`. "raise": `KeyBusy` at once, and of a batch nothing is run. "skip": return `Skipped.BUSY`.
+            that makes plain data of them. A digest is kept with the key; once the key is done, a call with another
+            digest raises `KeyReused`. While the key is busy, and after a body that has failed, nothing is compared. A
+            key that was done without a fingerprint fits every payload.
+        on_done: the return value of a call whose key is done. "result": the value that the first call returned, which
+            has to read back as the same, see `encode`; None if it was done without a result. "marker": `Skipped.DONE`;
+            no result is kept.
+        on_busy: the behaviour of a call while another one holds its key. "wait": wait up to `wait_s` until the other
+            has ended, then raise `KeyBusy`. "raise": raise `KeyBusy` at once; no item of a batch is run. "skip": return
+            `Skipped.BUSY`.
         wait_s: seconds; longer than the lease, or a call gives up before the key of a dead process is free.
         on_fenced: the body has outlived its session (this process was frozen, or without the store, for longer than
-            the lease) and another has taken its key over: raise `Fenced`, or return the result all the same. The body
-            can ask `current_claim().cancelled`. While nobody has taken over, it counts as usual.
+            the lease) and another call has taken its key over: raise `Fenced`, or return the result all the same. The
+            body can ask `current_claim().cancelled`. If no other call has taken the key over, the result counts as
+            usual.
         on_unconfirmed: the body has run and the store does not answer: return the result, or raise `Unconfirmed`. In
-            either case the store is told again in the background, and the key stays busy until it has answered.
+            either case the call to the store is repeated in the background, and the key stays busy until it has
+            answered.
         store_down: without an answer *before* the body: raise `StoreUnavailable` and run nothing, or ("open") run it
             without protection, which is logged.
         encode: from a result (in a batch: of an item) to the text that is kept, together with `decode`. Without them a
-            result is JSON, or what the return annotation says: pydantic or msgspec, where one is installed, keeps
-            models, dataclasses, Decimal, datetime, UUID, Enums and tuples by it.
+            result is kept as JSON, or by the return annotation: pydantic or msgspec, if one is installed, writes
+            models, dataclasses, Decimal, datetime, UUID, Enums and tuples.
         decode: from that text to the result.
 
     Returns:
-        The decorator. What it returns raises, besides what the body raises:
+        The decorator. The decorated function raises the body's errors, and:
         KeyMissing (no key, an empty one, or one of another type), KeyBusy, KeyReused (see `fingerprint`), Fenced,
         Unconfirmed, StoreUnavailable, StoreRefused, BatchFailed, and ResultNotStored: the body has run and its key is
         done, but its result cannot be kept. Later calls raise it too.
@@ -173,7 +176,7 @@ def idempotent(
     Raises:
         SettingError: a value that cannot work; by the decorator: a function that cannot be guarded (a generator),
             whose name is missing or taken, or whose return annotation cannot be kept; by a call of a method: its object
-            differs from an earlier one in what the key does not have.
+            differs from an earlier one in data that is not part of the key.
     """
     check_store("claims", claims, "calls")
     policy = CallPolicy(

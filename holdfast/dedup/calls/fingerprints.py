@@ -1,7 +1,7 @@
-"""Fingerprints: whether a call that repeats a key repeats its payload too.
+"""Fingerprints: they tell whether a call that repeats a key repeats its payload too.
 
-A digest of the payload is kept with the key, in front of its result: 23 characters, whatever the payload's size. As the
-key's own text goes into it, equal payloads of two keys look different in the store.
+A digest of the payload is kept with the key, in front of its result: 23 characters, whatever the payload's size. The
+key's text goes into the digest, so equal payloads of two keys look different in the store.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     import inspect
     from typing import TypeAlias
 
-#: Whether to have one, what of the arguments or of an item it is of, or a function that makes something of them.
+#: False = none, True = of all arguments, paths of the parts to take, or a function that makes plain data of the
+#: arguments.
 FingerprintOf: TypeAlias = "bool | str | tuple[str, ...] | Callable[..., object]"
 
-#: Begins what is kept with a key that has one; neither JSON nor anything else that is kept begins so.
+#: First character of a kept text with a fingerprint; no JSON and no other kept text begins with it.
 _MARK = "#"
 _BYTES = 16
 _LENGTH = len(_MARK) + 22
@@ -41,22 +42,22 @@ _REMEDY = "give True (all arguments), names of parameters ('amount', ('order.tot
 
 
 def stamped(fingerprint: str | None, text: str) -> str:
-    """Put the fingerprint in front of a result's text: so it is kept with a key."""
+    """Put the fingerprint in front of a result's text, as both are kept with a key."""
     return text if fingerprint is None else _MARK + fingerprint + text
 
 
 def unstamped(kept: str) -> tuple[str | None, str]:
-    """Take the two apart: the fingerprint, None where there is none; and the result's text."""
+    """Split a kept text: the fingerprint, None = there is none; and the result's text."""
     return (kept[len(_MARK) : _LENGTH], kept[_LENGTH:]) if kept.startswith(_MARK) else (None, kept)
 
 
 def without_result(kept: str) -> str:
-    """Leave out the result, which the store does not take."""
+    """Replace the result, which the store does not take, by a note."""
     return stamped(unstamped(kept)[0], TOO_LARGE)
 
 
 def reused(name: str) -> KeyReused:
-    """The error of a call whose payload is another one than that of the call that has run."""
+    """The error of a call whose payload differs from that of the call that has run."""
     return KeyReused(
         f"{name} has run for this key with another payload, and does not run again: another piece of work needs a key "
         "of its own; a repeated call has to send what the first one sent, as far as fingerprint= compares it"
@@ -64,15 +65,15 @@ def reused(name: str) -> KeyReused:
 
 
 class ArgumentFingerprint:
-    """The fingerprint of a call. However its arguments are given, it is the same.
+    """The fingerprint of a call. It does not depend on whether arguments are given by position, by name or by default.
 
     Args:
         name: of the function, for errors.
         signature: of the function.
-        spec: as `idempotent` has it, but False.
+        spec: as `idempotent` has it, but not False.
 
     Raises:
-        SettingError: `spec` cannot be.
+        SettingError: `spec` is of no such form, or names no parameter.
     """
 
     def __init__(self, name: str, signature: inspect.Signature, spec: FingerprintOf) -> None:
@@ -89,15 +90,15 @@ class ArgumentFingerprint:
         """The fingerprint of a call for that key.
 
         Raises:
-            SettingError: it has arguments without a value that could be compared.
+            SettingError: an argument has no value that can be compared.
         """
         call = self._signature.bind(*args, **kwargs)
         call.apply_defaults()
         return _digest(self._name, key, self._take(call))
 
     def _given(self, call: inspect.BoundArguments) -> dict[str, object]:
-        """All that differs from its default, without the object of a method: so a parameter that is added with a
-        default changes no fingerprint."""
+        """The arguments that differ from their defaults, without the object of a method. A parameter that is added
+        later, with a default, therefore changes no fingerprint."""
         parameters = self._signature.parameters
         return {
             name: value
@@ -114,7 +115,7 @@ def _is_default(value: object, parameter: inspect.Parameter) -> bool:
     try:
         return _form(value) == _form(parameter.default)
     except (_Unknown, RecursionError):
-        return False  # the digest tells
+        return False  # `_digest` raises the error
 
 
 class ItemFingerprint:
@@ -130,7 +131,7 @@ class ItemFingerprint:
             self._take = _checked(spec)
 
     def __call__(self, item: object, key: str) -> str:
-        """Raises SettingError: it has no value that could be compared."""
+        """The fingerprint of an item for that key. Raises SettingError: the item has no value that can be compared."""
         return _digest(self.name, key, self._take(item))
 
 
@@ -164,8 +165,8 @@ class _Unknown(Exception):
 
 
 def _form(value: Any) -> list[Any]:  # noqa: ANN401, C901, PLR0911, PLR0912 - one line a type
-    """The value as JSON in which nothing but equal values of one kind are alike: 5, 5.0, "5" and True differ; lists and
-    tuples do not, nor do a class and a dict of the same fields, since what comes by a queue comes as JSON has it."""
+    """The value as JSON, in which only equal values of one kind are equal: 5, 5.0, "5" and True differ. Lists and
+    tuples do not differ, nor do an object and a dict of the same fields, because a queue delivers them as JSON."""
     if isinstance(value, Enum):
         return _form(value.value)
     if value is None or value is ABSENT:
@@ -173,7 +174,7 @@ def _form(value: Any) -> list[Any]:  # noqa: ANN401, C901, PLR0911, PLR0912 - on
     if isinstance(value, bool):
         return ["bool", value]
     if isinstance(value, Integral):
-        return ["int", hex(int(value))]  # decimal digits cost the square of their number
+        return ["int", hex(int(value))]  # hex, since the time for decimal digits grows with the square of their number
     if isinstance(value, float):
         return ["float", float.hex(value)]
     if isinstance(value, str):
@@ -186,7 +187,7 @@ def _form(value: Any) -> list[Any]:  # noqa: ANN401, C901, PLR0911, PLR0912 - on
         return ["time", value.astimezone(UTC).isoformat()]
     if isinstance(value, date | time | timedelta | UUID):
         return ["uuid" if isinstance(value, UUID) else "time", str(value)]
-    if isinstance(value, Record):  # its offset is another one each time
+    if isinstance(value, Record):  # only its value: the offset of a repeated record differs
         return _form(value.value)
     if isinstance(value, Mapping):
         return ["fields", sorted([_form(name), _form(each)] for name, each in value.items())]
@@ -200,12 +201,12 @@ def _form(value: Any) -> list[Any]:  # noqa: ANN401, C901, PLR0911, PLR0912 - on
 
 
 def _exactly(value: Decimal) -> Context:
-    """1.50 is 1.5, and no digit is lost."""
+    """A context in which `normalize` loses no digit: 1.50 becomes 1.5."""
     return Context(prec=max(1, len(value.as_tuple().digits)), Emin=-(10**17), Emax=10**17, traps=[])
 
 
 def _fields(value: Any) -> dict[str, Any] | None:  # noqa: ANN401 - an object of a class that declares its fields
-    """Of dataclasses, pydantic models, msgspec Structs, attrs' classes."""
+    """The fields of a dataclass, a pydantic model, a msgspec Struct or an attrs class; None = it is none of these."""
     kind = type(value)
     if is_dataclass(kind):
         return {each.name: getattr(value, each.name) for each in fields(kind)}

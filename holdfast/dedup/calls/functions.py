@@ -28,19 +28,19 @@ class Origin(NamedTuple):
 
     module: str
     qualname: str
-    #: File and line, and what was compiled there, where it is written in Python.
+    #: File with line, and the code object; None = the function is not written in Python.
     place: tuple[str, CodeType] | None
-    #: The import of its module: each has a spec of its own, also after `importlib.reload`.
+    #: The spec of its module: another object after each import, also after `importlib.reload`.
     imported: object
-    #: Data of the function around it: another queue's name makes another function.
+    #: Data that it captures from the function around it: with another queue's name it is another function.
     captured: Mapping[str, Any]
     #: Whether it was typed at a prompt or in a notebook: a cell that runs again makes its functions again.
     typed: bool
 
     def made_again_by(self, later: Origin, *, named: bool) -> bool:
-        """Whether `later` is this function once more, and no other."""
+        """Whether `later` is this same function, made again. Args: named: whether the user has chosen its name."""
         if named and self.place is not None and self.place == later.place and self.captured == later.captured:
-            # Made by a function that was called again, or its module was imported under a second name.
+            # The function around it was called again, or its module was imported under a second name.
             return True
         anew = self.imported is not later.imported or (self.typed and later.typed and self.place != later.place)
         return anew and (self.module, self.qualname) == (later.module, later.qualname)
@@ -50,39 +50,40 @@ class Origin(NamedTuple):
 
 
 class Taken:
-    """A name that a function has, for as long as that function lives."""
+    """The name of a function, taken as long as that function lives."""
 
     def __init__(self, names: Names, name: str, origin: Origin) -> None:
         self.names, self.name, self.origin = names, name, origin
 
 
-#: Of all stores of this process. A step of a dict each: a lock might be held by another thread at a fork.
+#: The names at all stores of this process. Changed by single dict operations, without a lock: another thread might hold
+#: a lock at a fork.
 _TAKEN: weakref.WeakValueDictionary[int, Taken] = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()
 
 
 class Names:
-    """Functions of one store object.
+    """The names of the functions of one store object.
 
     Args:
-        place: the same for all store objects of this process that have the same keys; None: no other has them.
+        place: equal for all store objects of this process that have the same keys; None: no other object has them.
     """
 
     def __init__(self, place: object = None) -> None:
         self._place = place
-        #: Not that of a store that was closed: its functions are not called any more.
+        #: False = the store was closed, and its functions are not called any more.
         self.in_use = True
         self._origins: dict[str, Origin] = {}
 
     def choose(self, function: Callable[..., Any], name: str | None) -> tuple[str, Origin]:
-        """The name under which the function's keys are kept, to be taken by `take`.
+        """Return the name under which the function's keys are kept; `take` then takes it.
 
         Args:
-            function: to be decorated.
+            function: the one to decorate.
             name: chosen by the user, or None: module and qualified name.
 
         Raises:
-            SettingError: it has no name that would be the same after a restart, or another function has the name.
+            SettingError: the function has no name that is the same after a restart, or another function has the name.
         """
         origin = _origin(function)
         chosen = name if name is not None else _derived(origin)
@@ -92,20 +93,20 @@ class Names:
         if earlier is not None and not earlier.made_again_by(origin, named=name is not None):
             _refuse(chosen, earlier, "")
         if self._differs_elsewhere(chosen, origin) is not None:
-            gc.collect()  # a function that nothing can call any more is no other one
+            gc.collect()  # a function that nothing can call any more does not count
             other = self._differs_elsewhere(chosen, origin)
             if other is not None:
                 _refuse(chosen, other, ", at another store object of the same server and namespace")
         return chosen, origin
 
     def take(self, name: str, origin: Origin) -> Taken:
-        """The function has that name from now on; whoever calls it keeps what this returns."""
+        """Give the function this name. It has the name as long as the returned object is kept."""
         self._origins[name] = origin
         taken = _TAKEN[next(_NUMBERS)] = Taken(self, name, origin)
         return taken
 
     def _differs_elsewhere(self, name: str, origin: Origin) -> Origin | None:
-        """Another function that has the name at another store object for the same keys."""
+        """Find another function that has this name at another store object with the same keys."""
         if self._place is None:
             return None
         for taken in [reference() for reference in _TAKEN.valuerefs()]:
@@ -131,7 +132,7 @@ def _refuse(name: str, earlier: Origin, where: str) -> NoReturn:
 
 
 def _origin(function: Callable[..., Any]) -> Origin:
-    inner = inspect.unwrap(routine(function))  # not the line of a decorator that is used in many places
+    inner = inspect.unwrap(routine(function))  # the function's own line, not that of a decorator's wrapper
     code = getattr(inner, "__code__", None)
     scope = getattr(inner, "__globals__", {})
     named = function if hasattr(function, "__qualname__") else None
@@ -153,7 +154,7 @@ def _captured(function: Any) -> Mapping[str, Any]:  # noqa: ANN401 - anything th
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     found = {}
     for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
-        with suppress(ValueError):  # it is not set yet
+        with suppress(ValueError):  # the variable is not set yet
             found[name] = cell.cell_contents
     return found
 
@@ -171,7 +172,7 @@ def _derived(origin: Origin) -> str:
     return name
 
 
-#: By such data objects of one class, or two functions of one place, are told apart; anything else they may share.
+#: Types of data by which objects of one class, or functions of one place, are told apart. Other data is not compared.
 _DATA = (str, bytes, int, UUID, Enum)
 
 
@@ -180,9 +181,10 @@ def _data(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Owner:
-    """The objects that a method is called on, where its key has nothing of them: they must not differ.
+    """The objects that a method is called on, if its key has no part of them: they must not differ.
 
-    Two objects that hold the same data are alike: an object for each request is as usual as one for the whole process.
+    Two objects that hold the same data are alike: a new object for each request is as usual as one for the whole
+    process.
     """
 
     def __init__(self, name: str, parameter: str) -> None:
@@ -194,12 +196,12 @@ class Owner:
 
     @classmethod
     def of(cls, name: str, signature: inspect.Signature, used: Sequence[str]) -> Owner | None:
-        """None: it is no method, or its key has something of the object."""
+        """Make one for a method. None: it is no method, or its key has a part of the object."""
         first = next(iter(signature.parameters), None)
         return cls(name, first) if first in ("self", "cls") and first not in used else None
 
     def check(self, arguments: Mapping[str, Any]) -> None:
-        """Raises SettingError: this object is another one than the first."""
+        """Raises SettingError: this object differs from the first one."""
         owner = arguments.get(self._parameter)
         if self._last() is owner:
             return
@@ -213,7 +215,7 @@ class Owner:
         for name in data.keys() | self._first.keys():
             if data.get(name) != self._first.get(name):
                 self._refuse(f"differ in {name!r}")
-        with suppress(TypeError):  # it has no place for a weak reference: it is looked at each time
+        with suppress(TypeError):  # the object takes no weak reference: it is compared each time
             self._last = weakref.ref(owner)
 
     def _refuse(self, how: str) -> NoReturn:

@@ -1,6 +1,6 @@
-"""The keys of one call at the store: asked for, then said to be done or given back, under one and the same session.
+"""The keys of one call at the store: claimed, then finished or given back, all under the same session.
 
-And the claim under which the body runs, for the body and whatever it calls.
+Also the claim under which a body runs, for the body and the code that it calls.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ class CurrentClaim:
 
     #: The function's name in the store.
     name: str
-    #: The keys that it is run for, as holdfast.dedup.keys writes them ("s:4711"); one, unless it takes batches.
+    #: The keys that the body runs for, as holdfast.dedup.keys writes them ("s:4711"); one, unless it takes batches.
     keys: tuple[str, ...]
-    #: For each key: higher than that of each earlier run for this key. 0 = without protection, see store_down="open".
+    #: One fence a key, higher than the fence of each earlier run for this key. 0 = without protection, see
+    #: store_down="open".
     fences: tuple[int, ...]
-    #: The start of the process that holds them; "" = without protection.
+    #: The id of the session that holds the keys; "" = without protection.
     session: str
     live: Callable[[], bool]
-    #: The claim under which the call was made that this is the claim of.
+    #: The claim under which the call of this body was made, for a call inside of another body.
     outer: CurrentClaim | None = field(default=None, repr=False)
 
     @property
     def fence(self) -> int:
-        """The highest of `fences`; the key's own, where there is one.
+        """The highest of `fences`; with one key, its fence.
 
-        A sink that remembers the highest fence of a key, and refuses what comes with a lower one, cannot be written by
-        a process that was taken for dead and wakes up.
+        If a sink remembers the highest fence of a key and refuses writes with a lower one, a process that was taken for
+        dead and wakes up cannot write there.
         """
         return max(self.fences)
 
     @property
     def cancelled(self) -> bool:
-        """True once others may run the body for these keys: stop when you can, the result may not count.
+        """True once other processes may run the body for these keys: stop when you can, the result may not count.
 
-        So it is when this process' session was lost: frozen, or without Redis, for longer than the lease. Does not
+        This process has then lost its session: it was frozen, or without Redis, for longer than the lease. Does not
         block.
         """
         return not self.live()
@@ -71,40 +72,41 @@ def current_claim() -> CurrentClaim | None:
 
 log = logging.getLogger("holdfast.dedup")
 
-#: A single answer may be lost with a connection that broke while it was idle, or to a call of another thread.
+#: Tries of one claim: a connection may have broken while it was idle, or another thread's call may overtake this one.
 _ASKED = 2
-#: A session may be lost between a look at it and the call; twice in a row something else is wrong.
+#: Sessions to try: one may be lost between the check and the call; if that happens again and again, something else is
+#: wrong.
 _SESSIONS = 3
 
 
 class Grant:
-    """One attempt to get keys. Its methods block for the store's timeout, except where they say that they do not.
+    """One attempt to get keys. Methods block for the store's timeout, unless they say that they do not.
 
     Args:
         calls: of the store.
-        scope: of the function.
+        scope: of the function's keys.
         keys: all different.
     """
 
-    #: Neither done nor given back yet, nor owed.
+    #: Claims that are neither finished, nor given back, nor owed yet.
     _rest: frozenset[Claim] = frozenset()
 
     def __init__(self, calls: Calls, scope: str, keys: Sequence[str]) -> None:
-        #: What to keep with those of them whose body has run.
+        #: Returns the texts to keep with the claims whose body has run.
         self._texts: Callable[[], dict[Claim, str]] = dict
         self._calls = calls
         self._scope = scope
         here = calls.here
         self.claims = [Claim(ClaimKey(scope, key), Token("call", here.number(), 1)) for key in keys]
         self._here = here
-        #: Under which they were asked for; None = the store gave none.
+        #: The session that has claimed the keys; None = the store gave none.
         self.session: ClaimSession | None = None
         self._fences: dict[Claim, int] = {}
-        #: Used without an answer of the store, by choice.
+        #: The body runs without an answer of the store, by setting.
         self.unprotected = False
 
     def current(self, claims: Sequence[Claim]) -> CurrentClaim:
-        """The claim as the body may see it."""
+        """Make the `CurrentClaim` of a body that runs for these claims."""
         protected = self.session is not None and not self.unprotected
         return CurrentClaim(
             name=self._scope,
@@ -116,7 +118,7 @@ class Grant:
         )
 
     def own(self, keys: Sequence[str]) -> list[str]:
-        """Find the keys that a body holds within which this call was made: it cannot wait for them."""
+        """Find the keys that are held by a body inside of which this call was made: it cannot wait for them."""
         claim, held = CURRENT.get(), set[str]()
         while claim is not None:
             if claim.name == self._scope and self.session is not None and claim.session == self.session.id:
@@ -125,15 +127,15 @@ class Grant:
         return [key for key in keys if key in held]
 
     def ask(self) -> list[Verdict]:
-        """NEW, DONE or BUSY for each.
+        """Claim the keys. Returns NEW, DONE or BUSY for each.
 
         Raises:
-            StoreUnavailable: no answer; some may be held all the same: `owe_rest`.
-            StoreRefused: the store says no.
+            StoreUnavailable: no answer; some keys may be claimed all the same: `owe_rest` gives them back.
+            StoreRefused: the store refuses.
         """
         self._rest = frozenset(self.claims)
         for _ in range(_SESSIONS):
-            with suppress(StoreError):  # whether the store is there, the claim is told
+            with suppress(StoreError):  # the claim itself raises if the store does not answer
                 self._here.debts.pay()
             self.session = self._calls.session()
             replies = self._asked(self.session)
@@ -160,7 +162,7 @@ class Grant:
         raise AssertionError
 
     def go_without(self, error: StoreError) -> list[Verdict]:
-        """The answer of a store that does not answer, where that is the choice. Does not block."""
+        """Go on without the store, by setting: all keys are NEW, without protection. Does not block."""
         self.unprotected = True
         self._here.unanswered(self._scope, error)
         return [Verdict.NEW] * len(self.claims)
@@ -169,7 +171,7 @@ class Grant:
         """Note that a body begins.
 
         Args:
-            texts: of the claims that it has done, what to keep as results; of none, where it has not ended. May be
+            texts: returns the texts to keep with the claims that the body has done; none while it has not ended. May be
                 called at any time.
         """
         self._texts = texts
@@ -178,15 +180,15 @@ class Grant:
         """The results kept with keys that were DONE; None = their window has passed since.
 
         Raises:
-            StoreError: no answer, or a no.
+            StoreError: no answer, or a refusal.
         """
         return self._calls.session().results([claim.key for claim in claims])
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str]) -> Said | None:
-        """The body has run. NEW for each that is done by this; DONE or FENCED: another has taken the key over, and has
-        finished or not. None = no answer, it stays owed."""
+        """Finish the claims of a body that has run. Returns NEW for each key that this call makes done; DONE or FENCED:
+        another call has taken the key over, and has finished it or not. None = no answer; the call stays owed."""
         if self.session is None or self.unprotected:
-            self._owe(claims, results)  # perhaps they are held all the same
+            self._owe(claims, results)  # perhaps the store has claimed them all the same
             return Said([Verdict.NEW] * len(claims))
         try:
             said = say_done(self.session, claims, results)
@@ -198,7 +200,7 @@ class Grant:
         return said
 
     def give_back(self, claims: Sequence[Claim]) -> None:
-        """The body has failed or was not run; without an answer it stays owed."""
+        """Give claims back whose body has failed or was not run. Without an answer the call stays owed."""
         try:
             if self.session is not None:
                 self.session.unclaim(claims)
@@ -207,8 +209,9 @@ class Grant:
         self._settle(claims)
 
     def owe_rest(self) -> None:
-        """Owe the store what it was not told yet, nor is owed: who was broken off leaves no key behind. Does not
-        block; any line may be interrupted by it, and it may be interrupted at any line and called again."""
+        """Owe the store the end of all remaining claims, so that an interrupted call leaves no key behind. Does not
+        block. It may run in the middle of any other line, and may itself be interrupted at any line and called
+        again."""
         if not self._rest:
             return
         done = {claim: text for claim, text in self._texts().items() if claim in self._rest}
@@ -217,7 +220,7 @@ class Grant:
         if self._rest:
             self._owe_back(list(self._rest))
 
-    #: A call that was broken off twice, the second time while it was about the first, has told nothing.
+    #: For a call that was interrupted twice, the second time in its `owe_rest`: it has left nothing owed.
     __del__ = owe_rest
 
     def _owe(self, claims: Sequence[Claim], results: Sequence[str]) -> None:

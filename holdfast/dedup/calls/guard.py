@@ -1,6 +1,6 @@
-"""A guarded function: from the arguments of a call to its keys, and from what became of them to what it returns.
+"""A guarded function: from the arguments of a call to its keys, and from the state of these to the result of the call.
 
-The steps of a call are taken by a thread that blocks (`drive`), or by a task that does not (`drive_async`).
+The steps of a call are driven by a thread that blocks (`drive`), or by a task that does not (`drive_async`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class Guard:
-    """A function and all that is fixed about it. Any thread.
+    """A decorated function with its settings. Any thread.
 
     Raises:
-        SettingError: no name, a name that is taken, or a key that cannot be.
+        SettingError: no name, a name that is taken, or a key that does not fit the function.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class Guard:
             of_call = None if fingerprint is False else ArgumentFingerprint(self._name, signature, fingerprint)
             self._form = _Single(function, ArgumentKey(self._name, signature, key), of_call)
         self._batch = batch
-        self._taken = calls.names.take(self._name, origin)  # now that nothing is wrong with it
+        self._taken = calls.names.take(self._name, origin)  # last: all settings are valid
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - as the function
-        """Of a plain function."""
+        """Call a plain function."""
         call = self._form.call(args, kwargs)
         work = self._work(call)
         drive(work.steps(), call.body)
         return call.outcome(work)
 
     async def call_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - as the function
-        """Of an `async def`."""
+        """Call an `async def` function."""
         call = self._form.call(args, kwargs)
         work = self._work(call)
         await drive_async(work.steps(), call.body, self._calls.here.pool())
@@ -84,7 +84,7 @@ class Guard:
 
 
 class _Single:
-    """Calls of a function that has one key."""
+    """The form of a function whose calls have one key."""
 
     def __init__(self, function: Callable[..., Any], key: ArgumentKey, fingerprint: ArgumentFingerprint | None) -> None:
         self.function = function
@@ -92,7 +92,8 @@ class _Single:
         self._fingerprint = fingerprint
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _SingleCall:
-        """Raises KeyMissing; SettingError of a fingerprint; TypeError where the function cannot be called so."""
+        """Read the key of a call. Raises KeyMissing; SettingError of a fingerprint; TypeError: the arguments do not
+        fit."""
         key = self._key(args, kwargs)
         fingerprint = None if self._fingerprint is None else self._fingerprint(args, kwargs, key)
         return _SingleCall(self.function, args, kwargs, {key: fingerprint})
@@ -107,7 +108,7 @@ class _SingleCall:
         keys: Mapping[str, str | None],
     ) -> None:
         self._function, self._args, self._kwargs = function, args, kwargs
-        #: One, and the fingerprint of its payload.
+        #: The key, and the fingerprint of its payload.
         self.keys = keys
 
     def body(self, keys: Sequence[str]) -> Any:  # noqa: ANN401, ARG002 - as the function; there is only one key
@@ -115,7 +116,7 @@ class _SingleCall:
         return self._function(*self._args, **self._kwargs)
 
     def outcome(self, work: Work) -> Any:  # noqa: ANN401 - as the function
-        """Return or raise what the call does."""
+        """Return the result of the call, or raise its error."""
         [key] = self.keys
         error = work.error or work.failures.get(key)
         if error is not None:
@@ -124,7 +125,7 @@ class _SingleCall:
 
 
 class _Batch:
-    """Calls of a function that takes a list of items, each with a key."""
+    """The form of a function that takes a list of items, each with a key."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class _Batch:
         self.marks = policy.on_done == "marker"
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _BatchCall:
-        """Raises TypeError where the function cannot be called so."""
+        """Read the keys of a call. Raises TypeError: the arguments do not fit."""
         return _BatchCall(self, args, kwargs)
 
 
@@ -150,10 +151,11 @@ class _BatchCall:
         self._form = form
         self._items, self._with_items = form.parameter.take(args, kwargs)
         self._missing: dict[int, Exception] = {}
-        #: The key of each item, None where there is none; and of each key, its first item.
+        #: The key of each item, None = it has none.
         self._keys: list[str | None] = []
+        #: Key -> position of its first item.
         self._first: dict[str, int] = {}
-        #: Those that are different, each with the fingerprint of its first item.
+        #: The different keys, each with the fingerprint of its first item.
         self.keys: dict[str, str | None] = {}
         for position, item in enumerate(self._items):
             try:
@@ -166,7 +168,8 @@ class _BatchCall:
                 self._first.setdefault(key, position)
 
     def _key(self, item: object) -> str:
-        """Raises KeyMissing; KeyReused: an item before has it, with another payload; SettingError of a fingerprint."""
+        """Read an item's key. Raises KeyMissing; KeyReused: an earlier item has the key, with another payload;
+        SettingError of a fingerprint."""
         key, of_item = self._form.key(item), self._form.fingerprint
         fingerprint = None if of_item is None else of_item(item, key)
         if self.keys.setdefault(key, fingerprint) != fingerprint and of_item is not None:
@@ -179,7 +182,7 @@ class _BatchCall:
         return self._form.function(*args, **kwargs)
 
     def outcome(self, work: Work) -> list[Any]:
-        """Return or raise what the call does."""
+        """Return the results of the call, or raise its error."""
         if work.error is not None and not (
             isinstance(work.error, BatchFailed)
             and len(self.keys) < len(self._items)  # its positions are of a shorter list
@@ -202,10 +205,10 @@ class _BatchCall:
 
 
 def drive(steps: Generator[Ask | Pause | Run, Any, None], body: Callable[[Sequence[str]], Any]) -> None:
-    """Take all steps in this thread.
+    """Drive all steps in this thread.
 
     Args:
-        steps: of a `Work`.
+        steps: those of a `Work`.
         body: runs the function for some of the keys.
     """
     reply: Any = None
@@ -227,7 +230,7 @@ def drive(steps: Generator[Ask | Pause | Run, Any, None], body: Callable[[Sequen
             except BaseException as raised:  # noqa: BLE001 - the steps decide, and raise it again
                 error = raised
     finally:
-        steps.close()  # where a signal's handler has raised in a line of this function, they have not ended
+        steps.close()  # the steps have not ended if a signal's handler has raised in a line of this function
 
 
 async def drive_async(
@@ -235,7 +238,7 @@ async def drive_async(
     body: Callable[[Sequence[str]], Awaitable[Any]],
     pool: ThreadPoolExecutor,
 ) -> None:
-    """Take all steps in this task; the store is asked by threads of `pool`. May be cancelled, or closed, anywhere."""
+    """Drive all steps in this task; threads of `pool` ask the store. May be cancelled, or closed, at any point."""
     reply: Any = None
     error: BaseException | None = None
     try:
@@ -264,16 +267,16 @@ async def _ask_async(step: Ask, pool: ThreadPoolExecutor) -> Any:  # noqa: ANN40
         return await asyncio.wrap_future(pool.submit(question))
     except StoreError:
         raise
-    except BaseException:  # cancelled, closed, collected; another loop than asyncio's
+    except BaseException:  # cancelled, closed or collected; or the loop is not asyncio's
         question.abandon()
         raise
 
 
 class _Question:
-    """An `Ask` that a thread of the pool asks, and that its task may leave at any time.
+    """An `Ask` that runs in a thread of the pool, and that its task may abandon at any time.
 
-    No lock: a collection that closes the task may come in the middle of anything. Whichever of the two comes second
-    undoes it; it does no harm if both do.
+    Has no lock: a garbage collection that closes the task may run in the middle of any line. The thread or the task,
+    whichever is later, undoes the call; it does no harm if both do.
     """
 
     def __init__(self, step: Ask) -> None:
@@ -281,7 +284,7 @@ class _Question:
         self._begun = self._ended = self._abandoned = False
 
     def __call__(self) -> Any:  # noqa: ANN401 - as the store answers
-        """In the thread."""
+        """Run the call. In a thread of the pool."""
         self._begun = True
         try:
             return None if self._abandoned else self._step.call()
@@ -291,7 +294,7 @@ class _Question:
                 self._step.undo()
 
     def abandon(self) -> None:
-        """In the task. Does not block."""
+        """Note that the task waits no more. In the task; does not block."""
         self._abandoned = True
         if self._ended or not self._begun:
             self._step.undo()
@@ -308,7 +311,7 @@ def _run(step: Run, body: Callable[[Sequence[str]], Any]) -> None:
         finally:
             _leave(step, before)
     finally:
-        _leave(step, before)  # again: a signal's handler may have raised right before the first
+        _leave(step, before)  # again: a signal's handler may have raised just before the first time
 
 
 async def _run_async(step: Run, body: Callable[[Sequence[str]], Awaitable[Any]]) -> None:
@@ -326,5 +329,5 @@ async def _run_async(step: Run, body: Callable[[Sequence[str]], Awaitable[Any]])
 
 
 def _leave(step: Run, before: CurrentClaim | None) -> None:
-    if CURRENT.get() is step.claim:  # a task that is collected is closed in the context of another
+    if CURRENT.get() is step.claim:  # the collector closes a task in the context of other code
         CURRENT.set(before)

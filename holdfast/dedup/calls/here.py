@@ -1,4 +1,4 @@
-"""One store in one process: the session that all its idempotent functions share, and what is owed to the store."""
+"""One store in one process: the session that all its idempotent functions share, and the calls owed to the store."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.dedup")
 
-#: Where the store has no setting of its own.
+#: The lease, if the store has no setting of its own.
 _LEASE_S = 10.0
 #: Threads that ask the store for coroutines. A question takes a fraction of a millisecond, or the store is down.
 _ASKING = 8
 
 
 class Here:
-    """The state of one process. Any thread. It knows no store, so that one which nobody uses any more is let go of."""
+    """The state of one process. Any thread. Has no reference to the store, so that an unused store is collected."""
 
     def __init__(self) -> None:
         self.debts = Debts()
         self._numbers = itertools.count(1)
-        # A collection inside of one may run a call of the same thread, if somebody's destructor makes one.
+        # Reentrant: a garbage collection may run a destructor in this thread that calls an idempotent function.
         self._beginning = threading.RLock()  # held while the store is asked for a session
         self._failures = 0
         self._failure = StoreError()
@@ -48,14 +48,14 @@ class Here:
         _ALL.add(self)
 
     def number(self) -> int:
-        """Another one for each claim: no two calls under one session ask for a key as one."""
-        return next(self._numbers)  # one step of the interpreter
+        """A new number for each claim, so that two calls under one session never have the same token."""
+        return next(self._numbers)  # atomic
 
     def session(self, begin: Callable[[], ClaimSession]) -> ClaimSession:
-        """The session; a new one, where there is none or it is lost.
+        """Return the session; begin one if there is none, or if it is lost.
 
         Raises:
-            StoreError: no answer, or a no.
+            StoreError: no answer, or a refusal.
         """
         session, failures = self._session, self._failures
         if session is not None and session.live():
@@ -64,39 +64,39 @@ class Here:
             if self._session is not None and self._session.live():
                 return self._session
             if self._failures != failures:
-                # Who has waited here while another asked in vain has waited long enough.
+                # This thread has waited here while another asked in vain: it does not wait for a second timeout.
                 raise type(self._failure)(str(self._failure))
-            self.debts.start()  # it ends the session, if nothing else does
+            self.debts.start()  # its thread ends the session, if nothing else does
             try:
                 self._session = begin()
             except StoreError as error:
-                # Another one: this one's traceback holds the caller's arguments.
+                # A copy is kept: the traceback of the original holds the caller's arguments.
                 self._failures, self._failure = self._failures + 1, type(error)(str(error))
                 raise
             return self._session
 
     def unanswered(self, name: str, error: StoreError) -> None:
-        """A body runs without the store's word. Told once an outage."""
+        """Count a body that runs without the store. Logged once an outage."""
         if not self._open:
             log.warning("the store is down, and %s runs without protection, as its settings say: %s", name, error)
         self._open += 1
 
     def answered(self) -> None:
-        """The store is there."""
+        """Note that the store has answered; log the end of an outage."""
         if self._open:
             log.warning("the store is back; calls that ran without protection: %d", self._open)
             self._open = 0
 
     def pool(self) -> ThreadPoolExecutor:
-        """Threads that ask the store, so that no event loop waits for it; not a loop's own pool, which the user's own
-        blocking calls may fill."""
+        """Threads that ask the store, so that no event loop waits for it. Not the default pool of a loop, because the
+        user's blocking calls may fill that one."""
         with self._lock:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(_ASKING, thread_name_prefix="holdfast-claims")
             return self._pool
 
     def end(self) -> None:
-        """End the session, if nothing holds keys and nothing is owed; else its lease decides. Does not raise."""
+        """End the session, if no call holds keys and nothing is owed; otherwise its lease runs out. Does not raise."""
         with suppress(StoreError):
             self.debts.pay()
         with self._lock:
@@ -109,12 +109,12 @@ class Here:
             session.end()
 
     def end_unseen(self) -> None:
-        """Do as `end`, by the thread that pays: a collection that finds the store comes in the middle of anything, and
-        may ask nothing."""
+        """Do as `end`, in the thread of `Debts`: called when the store is collected, in the middle of any line, where
+        the store cannot be asked."""
         self.debts.end(self.end)
 
 
-#: To be ended with the process.
+#: All objects of this process, ended at its exit.
 _ALL: weakref.WeakSet[Here] = weakref.WeakSet()
 
 
@@ -128,9 +128,9 @@ class Calls:
     """The common part of a store's idempotent functions. It belongs to the store, which closes it.
 
     Args:
-        store: where the keys are.
+        store: the store of the keys.
         lease_s: the store's own setting; None: 10 s.
-        place: the same for all store objects of this process that have the same keys; None: no other has them.
+        place: equal for all store objects of this process that have the same keys; None: no other object has them.
     """
 
     def __init__(self, store: ClaimStore, lease_s: float | None, place: object = None) -> None:
@@ -142,8 +142,8 @@ class Calls:
 
     def _start(self) -> None:
         self.here = Here()
-        self._ends = weakref.finalize(self, self.here.end_unseen)  # when nobody has the store any more
-        self._ends.atexit = False  # there it is `_end_all`, which waits
+        self._ends = weakref.finalize(self, self.here.end_unseen)  # when the store is collected
+        self._ends.atexit = False  # at exit `_end_all` does it, which waits
 
     def _renew(self) -> None:
         self._ends.detach()  # the session is the parent's
@@ -153,9 +153,9 @@ class Calls:
         """The session of this process.
 
         Raises:
-            StoreError: no answer, or a no.
-            SettingError: gevent or eventlet has patched this process' threads. A process that only imports such
-                functions, to send them elsewhere, may be patched.
+            StoreError: no answer, or a refusal.
+            SettingError: gevent or eventlet has patched this process' threads. A process that only imports idempotent
+                functions, for example to enqueue their calls, may be patched.
         """
         return self.here.session(self._begin)
 
@@ -165,7 +165,7 @@ class Calls:
         return self._store.begin(self._lease_s)
 
     def close(self) -> None:
-        """End the session, if it may end. A call after this begins another."""
+        """End the session, if no call holds keys. A later call begins another."""
         self.names.in_use = False
         self.here.end()
 
@@ -175,5 +175,5 @@ class CallStore(ClaimStore, Protocol):
 
     @property
     def calls(self) -> Calls:
-        """Made with the store, closed with it."""
+        """The common part of its functions: made with the store, and closed with it."""
         ...

@@ -1,4 +1,4 @@
-"""Names of calls: the key of its arguments, or of an item of its batch. Keys are typed as records' keys are."""
+"""The keys of calls: from a call's arguments, or from an item of its batch. Keys are typed as those of records are."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
-#: A parameter's name, with dots a path into it, several of them, or a function.
+#: A parameter's name, a path into it with dots, several of these, or a function.
 CallKey: TypeAlias = "str | tuple[str, ...] | Callable[..., object]"
 
 
 class ArgumentKey:
-    """The key of a call. However the arguments are given, by position, by name or by default, it is the same.
+    """The key of a call. It does not depend on whether arguments are given by position, by name or by default.
 
     Args:
         name: of the function, for errors.
         signature: of the function.
-        spec: "order_id", "order.id", a tuple of such, or a function that takes what the function takes.
+        spec: "order_id", "order.id", a tuple of such, or a function that takes the same arguments.
 
     Raises:
         SettingError: `spec` is none of these, or names no parameter.
@@ -52,11 +52,11 @@ class ArgumentKey:
             raise SettingError("key", spec, "give a parameter's name, a path into it ('order.id'), or a function")
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """The key's text.
+        """Return the key's text.
 
         Raises:
-            KeyMissing: it has none.
-            TypeError: the function cannot be called so.
+            KeyMissing: the call has no key.
+            TypeError: the arguments do not fit the function.
         """
         call = self._signature.bind(*args, **kwargs)
         call.apply_defaults()
@@ -93,16 +93,16 @@ class ItemKey:
             raise SettingError("key", spec, "give a field's name, a path ('order.id'), or a function of the item")
 
     def __call__(self, item: object) -> str:
-        """The key's text.
+        """Return the key's text.
 
         Raises:
-            KeyMissing: it has none.
+            KeyMissing: the item has no key.
         """
         return self._take(item)
 
 
 class BatchParameter:
-    """Which argument of a call is the batch: the first that may be given by position, after `self` and `cls`.
+    """The argument of a call that is the batch: the first that may be given by position, after `self` and `cls`.
 
     Args:
         name: of the function, for errors.
@@ -110,23 +110,23 @@ class BatchParameter:
         key: of an item.
 
     Raises:
-        SettingError: the function has none.
+        SettingError: the function has no such parameter.
     """
 
     def __init__(self, name: str, signature: inspect.Signature, key: CallKey) -> None:
         self._signature = signature
         self._owner = None if callable(key) else Owner.of(name, signature, ())
         names = [each.name for each in signature.parameters.values() if each.kind in _POSITIONAL]
-        # As it stands in a class' body, a function cannot be told from others but by this convention.
+        # Only the name of its first parameter tells that a function is a method: the class does not exist yet.
         self._names = names[1:] if names[:1] in (["self"], ["cls"]) else names
         if not self._names:
             raise SettingError("batch", True, f"{name} has no parameter for the list of items: let it take one")
 
     def take(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-        """The items, and a function that gives the call's arguments with other items instead.
+        """Return the items, and a function that returns the call's arguments with other items in their place.
 
         Raises:
-            TypeError: the function cannot be called so.
+            TypeError: the arguments do not fit the function.
         """
         call = self._signature.bind(*args, **kwargs)
         name = self._names[0]
@@ -144,7 +144,7 @@ class BatchParameter:
 
 
 def _joined(texts: list[str]) -> str:
-    """A key of several; no two of them meet."""
+    """One key from several; different ones never give the same key."""
     return "s:" + json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -34,7 +34,7 @@ class ArgumentPath:
     """A path that begins at a parameter.
 
     Args:
-        field: the setting that it is of, for errors.
+        field: the setting that has the path, for errors.
         signature: of the function.
         spec: "order_id", "order.id".
 
@@ -45,7 +45,7 @@ class ArgumentPath:
     def __init__(self, field: str, signature: inspect.Signature, spec: str) -> None:
         self.names = path_of(field, spec)
         parameters, first = signature.parameters, self.names[0]
-        #: The `**parameter` in which to look for the first name; None = it is a parameter itself.
+        #: The `**parameter` that holds the first name; None = the first name is a parameter itself.
         self._rest: str | None = None
         if first in parameters and parameters[first].kind in _NAMED:
             return
@@ -58,13 +58,13 @@ class ArgumentPath:
         self._rest = rest
 
     def follow(self, arguments: Mapping[str, object]) -> object:
-        """Find the part of all arguments of a call; ABSENT: they have none."""
+        """Find the part in all arguments of a call; ABSENT: it is not there."""
         given = arguments[self._rest] if self._rest else arguments
         return follow(given, self.names)
 
 
 def follow(found: object, path: Sequence[str]) -> object:
-    """Find the part of an item; ABSENT: it has none."""
+    """Find the part of an item; ABSENT: it is not there."""
     for part in path:
         found = inside(found, part)
         if found is ABSENT:

@@ -1,7 +1,7 @@
-"""Results of calls: how a function's choices make them, and how later calls find them.
+"""Results of calls: the settings that decide them, and how results are kept for later calls.
 
-The choices are frozen and checked at decoration. A result is kept as JSON that reads back as what was returned, or as a
-word that there was something else.
+The settings are frozen and checked at decoration. A result is kept as JSON that reads back as the returned value, or as
+a note that it could not be kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Skipped(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPolicy:
-    """The choices of one function; `idempotent` says what they mean.
+    """The settings of one function, as `idempotent` describes them.
 
     Raises:
         SettingError: a value that cannot work.
@@ -61,17 +61,17 @@ def _check(field: str, value: object, allowed: tuple[str, ...]) -> None:
         raise SettingError(field, value, "give one of " + ", ".join(map(repr, allowed)))
 
 
-#: Begins what is kept for a result that cannot be kept; no JSON begins so.
+#: First character of the note for a result that cannot be kept; no JSON begins with it.
 _LOST = "!"
-#: Kept where the store has refused the result; short, since that may be a matter of its length.
+#: The note for a result that the store has refused; short, because the store may have refused its length.
 TOO_LARGE = _LOST
 
 
 def encode(result: object) -> tuple[str, ResultNotStored | None]:
-    """The text to keep with a key, "" for None; and the error, if a later call could not be given the same.
+    """The text to keep with a key, "" for None; and the error, if a later call could not get the same value.
 
-    The same is meant literally, types and all: a tuple would come back as a list, 1 as a key as "1", and an Enum's
-    member, a Counter or another subclass as what is beneath it, so all of these are refused.
+    The same value has the same types, too. A tuple would come back as a list, a dict's key 1 as "1", and an Enum's
+    member, a Counter or another subclass as its base type, so all of these are refused.
     """
     if result is None:
         return "", None
@@ -88,7 +88,7 @@ def encode(result: object) -> tuple[str, ResultNotStored | None]:
 
 
 def lose(what: str) -> tuple[str, ResultNotStored]:
-    """Encode a result that cannot be kept, by what it is instead."""
+    """Make the note and the error for a result that cannot be kept. Args: what: a description of the result."""
     text = _LOST + what
     return text, not_stored(text)
 
@@ -97,7 +97,7 @@ def decode(text: str) -> Any:  # noqa: ANN401 - whatever the function returned
     """Read the text that `encode` made.
 
     Raises:
-        ResultNotStored: it could not be kept.
+        ResultNotStored: the result could not be kept.
     """
     if not text:
         return None
@@ -107,7 +107,7 @@ def decode(text: str) -> Any:  # noqa: ANN401 - whatever the function returned
 
 
 def not_stored(text: str) -> ResultNotStored:
-    """The error that is told in place of the result, for what is kept instead."""
+    """The error for a result that could not be kept. Args: text: its note."""
     what = text.removeprefix(_LOST) or "text that the store refuses, as a rule since it is too large"
     return ResultNotStored(
         f"the function has run and is not run again for this key, but its result is {what}: return "
@@ -116,7 +116,7 @@ def not_stored(text: str) -> ResultNotStored:
 
 
 def _same(read: object, returned: object) -> bool:
-    """Equal, and of the same types down to each leaf: JSON writes a subclass as what is beneath it."""
+    """Whether the two are equal, and of the same types down to each leaf: JSON writes a subclass as its base type."""
     if type(read) is not type(returned):
         return False
     if isinstance(read, dict) and isinstance(returned, dict):

@@ -1,9 +1,9 @@
-"""One call of an idempotent function, as steps: what blocks, waits or runs the body is done by whoever drives them.
+"""One call of an idempotent function, as steps without I/O: a driver asks the store, waits, and runs the body.
 
-    ask for the keys > run the body for those that are new > say that they are done > results of those that were done
-    > wait for those that are busy, holding none, and ask again
+    claim the keys > run the body for the new ones > finish these > read the results of those that were done
+    > wait for the busy ones, holding none, and ask again
 
-A driver is a loop of few lines, one for plain functions and one for coroutines (guard.py): so the two cannot differ.
+A driver is a loop of a few lines, one for plain functions and one for coroutines (guard.py), so the two cannot differ.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.01, 0.5
 
 
 class Ask(NamedTuple):
-    """Ask the store. The reply is what `call` returns; what it raises is thrown in."""
+    """Ask the store. The driver sends the result of `call` into the steps, or throws its exception into them."""
 
     call: Callable[[], Any]  #: blocks for the store's timeout
-    #: To be called where nobody waits any more, once `call` has ended in its thread; does not block.
+    #: Called if the task has stopped waiting, once `call` has ended in its thread; does not block.
     undo: Callable[[], None]
 
 
@@ -57,7 +57,8 @@ class Pause(NamedTuple):
 
 
 class Ended:
-    """How a body has ended. The driver writes it here at once: also who is broken off in its next line has run it."""
+    """How a body has ended. The driver writes it here at once, so that it is known even if the driver is interrupted in
+    its next line."""
 
     __slots__ = ("error", "returned")
 
@@ -71,7 +72,7 @@ class Ended:
         return self.returned is not _NOTHING or self.error is not None
 
     def judge(self, name: str) -> None:
-        """Make it an error, where what it returned has not run yet: its keys are not done."""
+        """Turn a returned value whose work has not run yet into an error: its keys are not done."""
         if self.error is None and (kind := not_run(self.returned)) is not None:
             remedy = f"it returned a {kind}, which has not run yet: make it an `async def`, or let it return a list"
             self.error = SettingError("function", name, remedy)
@@ -81,7 +82,8 @@ _NOTHING = object()
 
 
 class Run(NamedTuple):
-    """Run the body for these keys, and write in `ended` how it went; what is no Exception is thrown in."""
+    """Run the body for these keys, and write in `ended` how it has ended. A BaseException that is no Exception is
+    thrown into the steps."""
 
     keys: Sequence[str]
     claim: CurrentClaim
@@ -93,10 +95,10 @@ class Work:
 
     Args:
         calls: of the store.
-        name: the function's, the scope of its keys.
-        policy: its choices.
+        name: the function's name, which is the scope of its keys.
+        policy: the function's settings.
         keys: all different, each with the fingerprint of its payload, or None.
-        codec: keeps its results.
+        codec: writes and reads its results.
         batch: whether the body takes, and returns, a list.
     """
 
@@ -109,16 +111,17 @@ class Work:
         self._policy = policy
         self._batch = batch
         self._keys = keys
-        #: Where each key ends: here
+        #: In the end each key is here,
         self.results: dict[str, Any] = {}
         #: or here.
         self.failures: dict[str, Exception] = {}
-        #: The body has failed for all that it was given.
+        #: The body has failed for all keys that it was given.
         self.error: Exception | None = None
         self._ran = False
 
     def steps(self) -> Generator[Ask | Pause | Run, Any, None]:
-        """Until each key is in `results` or `failures`, or there is an `error`. Raises StoreError."""
+        """The steps of the call, until each key is in `results` or `failures`, or there is an `error`. Raises
+        StoreError."""
         here, number = self._calls.here, self._calls.here.number()
         try:
             try:
@@ -127,13 +130,13 @@ class Work:
             finally:
                 here.debts.leave(number)
         finally:
-            here.debts.leave(number)  # again: a signal's handler may have raised right before the first
+            here.debts.leave(number)  # again: a signal's handler may have raised just before the first time
 
     def _rounds(self) -> Generator[Ask | Pause | Run, Any, None]:
         patience, pauses = Deadline(self._policy.wait_s), _pauses()
         busy = yield from self._round(list(self._keys))
         while busy and self.error is None:
-            if self._ran:  # the time in which others of the batch ran was no waiting
+            if self._ran:  # the time in which the batch's other items ran does not count as waiting
                 patience, self._ran = Deadline(self._policy.wait_s), False
             if patience.passed:
                 self.failures |= {key: self._busy() for key in busy}
@@ -142,15 +145,15 @@ class Work:
             busy = yield from self._round(busy)
 
     def _round(self, keys: Sequence[str]) -> Generator[Ask | Pause | Run, Any, list[str]]:
-        """Ask once, and do what can be done. Returns the keys to wait for."""
+        """Claim the keys once, and handle those that can be handled. Returns the keys to wait for."""
         grant = Grant(self._calls, self._name, keys)
         try:
             try:
                 return (yield from self._with(grant))
             finally:
-                grant.owe_rest()  # nothing, unless it was cancelled, interrupted, closed, in whatever line
+                grant.owe_rest()  # owes nothing unless the call was cancelled, interrupted or closed
         finally:
-            grant.owe_rest()  # again: a signal's handler may have raised while the first was about it
+            grant.owe_rest()  # again: a signal's handler may have interrupted the first time
 
     def _with(self, grant: Grant) -> Generator[Ask | Pause | Run, Any, list[str]]:
         try:
@@ -205,7 +208,7 @@ class Work:
             yield from self._finish(grant, done, self._returned(keys, ended))
 
     def _failed(self, keys: list[str], ended: Ended) -> dict[str, Exception]:
-        """The keys that are not done, and why."""
+        """The keys for which the body has failed, with their errors."""
         error = ended.error
         if error is None:
             return {}
@@ -216,11 +219,11 @@ class Work:
         return dict.fromkeys(keys, error)
 
     def _of_items(self, keys: list[str], error: Exception) -> bool:
-        """Whether it is raised with positions in the call's own list, and so not as it is."""
+        """Whether the call raises it with positions in its own list instead of as it is."""
         return self._batch and isinstance(error, BatchFailed) and (error.fits(len(keys)) or len(keys) < len(self._keys))
 
     def _returned(self, keys: list[str], ended: Ended) -> dict[str, Any]:
-        """The body's result for each key; nothing, where that cannot be told."""
+        """The body's result for each key; empty if the list does not fit."""
         returned = None if ended.returned is _NOTHING else ended.returned
         if not self._batch:
             return {keys[0]: returned}
@@ -271,7 +274,7 @@ class Work:
         return None
 
     def _done(self, grant: Grant, claims: list[Claim]) -> Generator[Ask | Pause | Run, Any, list[str]]:
-        """Returns the keys to wait for."""
+        """Read the results of keys that were done before. Returns the keys to wait for."""
         keys = _keys(claims)
         if self._policy.on_done == "marker" and not any(map(self._keys.get, keys)):
             self.results |= dict.fromkeys(keys, Skipped.DONE)
@@ -280,7 +283,7 @@ class Work:
         gone = []
         for key, text in zip(keys, texts, strict=True):
             if text is None:
-                gone.append(key)  # its window has passed since the store said that it is done
+                gone.append(key)  # its window has passed since the store replied DONE
                 continue
             try:
                 self.results[key] = self._read(key, text)
@@ -289,7 +292,7 @@ class Work:
         return (yield from self._round(gone)) if gone else []
 
     def _read(self, key: str, text: str) -> Any:  # noqa: ANN401 - whatever the function returned
-        """Raises KeyReused, ResultNotStored."""
+        """Read the text kept with a key that was done. Raises KeyReused, ResultNotStored."""
         fingerprint, result = unstamped(text)
         if None not in (fingerprint, self._keys[key]) and fingerprint != self._keys[key]:
             raise reused(self._name)
@@ -315,7 +318,7 @@ def _keys(claims: Sequence[Claim]) -> list[str]:
 
 
 def _pauses() -> Iterator[float]:
-    """Seconds between two looks, with jitter: those who wait for one key shall not ask all at once."""
+    """Seconds between two tries, with jitter, so that calls that wait for one key do not ask at the same time."""
     pause_s = _PAUSE_FIRST_S
     while True:
         yield pause_s * random.uniform(0.5, 1.0)

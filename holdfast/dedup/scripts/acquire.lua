@@ -1,6 +1,6 @@
 -- KEYS[2..] = positions; ARGV[3] = ms that a position is kept unused.
--- Reply per position: 'F', 'W', or the whole hash as fields and values; where that is long, all but its chunks, and
--- 'chunks' with their number: chunks.lua tells them.
+-- Reply per position: 'F', 'W', or the whole hash as fields and values; of a long one all but its chunks, and 'chunks'
+-- with their number: chunks.lua replies with them.
 local LONG = 1000
 local FIELDS = { 'epoch', 'born', 'owner', 'w', 'running', 'again', 'since' }
 local function without_chunks(key)
@@ -20,7 +20,7 @@ for i = 2, #KEYS do
   elseif owner and owner ~= ME and live(owner) then
     replies[i - 1] = 'W'
   else
-    -- A server that has lost the last acquires, an older copy after a failover, gives no fence a second time.
+    -- After a failover an older copy may lack the last acquires. It must not give a fence a second time.
     local epoch = redis.call('HINCRBY', KEYS[i], 'epoch', 1)
     local born = math.max(tonumber(redis.call('HGET', KEYS[i], 'born') or 0), NOW - epoch)
     redis.call('HSET', KEYS[i], 'owner', ME, 'born', string.format('%.0f', born))

@@ -1,5 +1,5 @@
--- ARGV[7] = ms after which a dead attempt is garbage, [8] = origin, [9] = the session of a finished attempt beside which this
--- one begins, or ''.
+-- ARGV[7] = ms after which a dead attempt is garbage, [8] = origin, [9] = the session of a finished attempt of the same
+-- batch number beside which this one begins, or ''.
 -- Reply: { 'BEGUN', number, last, born, this server's life }, { 'FINISHED', number, session, born, origin, 1 if its keys are
 -- kept, their print },
 -- { 'BEHIND', batch },
@@ -33,7 +33,7 @@ elseif turn_is_anothers then
   return { 'ELSEWHERE', next, tonumber(of), deadline - NOW }
 end
 if next == QUERY then redis.call('HDEL', SINK, 'waits') end
--- A few are looked at: those whose keys are past their window, and the dead.
+-- Looks at a few attempts, and removes those whose keys are past their window, and dead ones.
 local some = redis.call('HRANDFIELD', ATTEMPTS, 16, 'WITHVALUES')
 for n = 1, #some, 2 do
   local state, ms, of = read(some[n + 1])
@@ -41,7 +41,7 @@ for n = 1, #some, 2 do
     redis.call('HDEL', ATTEMPTS, some[n])
   end
 end
-number = rise(ATTEMPTS, 'last') -- no fence comes again: no begin takes less than a millisecond
+number = rise(ATTEMPTS, 'last') -- no fence is given twice, since each begin takes a millisecond or more
 redis.call('HSET', ATTEMPTS, string.format('%.0f', number + 1), string.format('R%.0f:%s', NOW, BY))
 redis.call('HSET', SINK, 'number', number, 'session', BY, 'query', QUERY, 'batch', string.format('%.0f', BATCH), 'born',
   string.format('%.0f', born), 'origin', ARGV[8])

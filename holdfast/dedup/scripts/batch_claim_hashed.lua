@@ -1,5 +1,5 @@
 -- The keys are as in keys_hashed.lua, but each bucket stands once: ARGV[5] = the digests, bucket by bucket,
--- ARGV[12 ..] = how many are of each. What is sorted costs two calls a bucket, instead of two a key.
+-- ARGV[12..] = how many there are of each. Sorted digests cost two calls a bucket, instead of two a key.
 local CLAIMS, verdicts, answered, sub, unpacked, rep, at = KEYS[3], {}, 0, string.sub, struct.unpack, string.rep, 1
 local all, others = ARGV[5], call('EXISTS', CLAIMS) == 1
 local KEEP_LEAST_MS = KEEP_MS - math.floor(WINDOW_MS / 4)

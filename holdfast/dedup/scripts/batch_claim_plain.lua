@@ -1,4 +1,4 @@
--- The keys are as in keys_plain.lua. Read many at once: a call costs this server more than what it does.
+-- The keys are as in keys_plain.lua. Read many at once: the overhead of a call is larger than its work.
 local verdicts, keys, call, mine = {}, KEYS, redis.call, nil
 for first = 3, COUNT + 2, 1000 do
   local stored = call('MGET', unpack(keys, first, math.min(first + 999, COUNT + 2)))

@@ -1,4 +1,4 @@
--- As in keys.lua, asked by nobody's session. Reply: one character a key, D or -.
+-- As in keys.lua, but not for a session. Reply: one character a key, D or -.
 local replies = {}
 for i = 1, COUNT do
   replies[i] = held(i) == DONE and 'D' or '-'

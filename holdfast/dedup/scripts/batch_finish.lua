@@ -1,7 +1,7 @@
 -- ARGV[7] = the attempt's number, [8] = ms for which its keys are done from now on, [9] = ms for which its claims are kept,
--- [10] = a print of its keys, or '', [11] = the server's life in which it began: another may lack some of its claims, though
--- it has all that comes after them.
--- Its session ends: it needs no renewal any more. Reply: OK, F.
+-- [10] = a print of its keys, or '', [11] = the server's id when it began, as of server.lua: another server may lack
+-- some of its claims.
+-- The attempt's session ends: it needs no renewal any more. Reply: OK, F.
 local batch, number, by = finished_of(QUERY)
 if by == BY then return redis.status_reply('OK') end -- asked again after no answer
 local id = string.format('%.0f', ARGV[7] + 1)

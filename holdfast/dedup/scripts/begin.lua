@@ -1,4 +1,5 @@
--- Begin a session. ARGV[3] = lease in ms. Reply: as of renew.lua. Fields that have been dead for an hour are removed: no request is that late.
+-- Begin a session. ARGV[3] = lease in ms. Reply: as of renew.lua, with 0 as the former deadline. Fields that have been
+-- dead for an hour are removed: no request arrives that late.
 local fields = redis.call('HGETALL', SESSIONS)
 for i = 1, #fields, 2 do
   local deadline = tonumber(string.match(fields[i + 1], '^(%d+):') or 0)

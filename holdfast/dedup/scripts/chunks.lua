@@ -1,6 +1,6 @@
--- What is done in a position that is too long for one reply. KEYS[2] = the position; ARGV[3] = epoch; then per run of chunks:
--- the number of the first, and how many. Without any: which fields there are.
--- Reply: 'F', or the chunks' bytes one after the other (of one that is absent, zeros), or the fields' names.
+-- Read chunks of a position that is too long for one reply. KEYS[2] = the position; ARGV[3] = epoch; then per run of
+-- chunks: the number of the first, and how many. Without any run: the names of the position's fields.
+-- Reply: 'F', or the chunks' bytes one after the other (zeros for an absent chunk), or the fields' names.
 local p = position(KEYS[2])
 if not owned(p, tonumber(ARGV[3])) then return 'F' end
 if #ARGV == 3 then return table.concat(redis.call('HKEYS', KEYS[2]), ' ') end

@@ -1,8 +1,8 @@
--- As in keys.lua; another key may be that of the fence.
--- Reply: one character a key, N D B F; with the fence's key { those, the fence of those that are N }.
+-- As in keys.lua; one more key, if given, is that of the fence.
+-- Reply: one character a key, N D B F; with the fence's key { those characters, the fence of the keys that are N }.
 --
--- Each call has a higher fence than all before it. It begins with this server's milliseconds, so that it goes on rising
--- after the server has lost its data.
+-- Each call has a higher fence than all before it. Fences start from this server's milliseconds, so that they go on
+-- rising after the server has lost its data.
 local function reply(verdicts)
   if not other(1) then return verdicts end
   local fence = string.format('%.0f', math.max(NOW, (tonumber(redis.call('GET', other(1)) or 0)) + 1))
@@ -19,7 +19,7 @@ for i = 1, COUNT do
   elseif found == OWN[i] then
     verdicts[i] = 'N' -- asked again after no answer
   elseif found and holds(found) then
-    verdicts[i] = 'B' -- also by this very session for another record: two records of one key are never both NEW
+    verdicts[i] = 'B' -- even if the holder is another record of this session: two records of one key are never both NEW
   else
     set_claimed(i)
     verdicts[i] = 'N'

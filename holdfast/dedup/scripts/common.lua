@@ -18,7 +18,7 @@ local function put_session(id, deadline)
   redis.call('HSET', SESSIONS, id, string.format('%.0f:%.0f', deadline, GENERATION))
 end
 
--- Asked once a session and script: holders of a batch are few.
+-- Looked up once a session in each script: the keys of a batch have few holders.
 local judged = {}
 local function live(id)
   if judged[id] == nil then judged[id] = session(id) > NOW end

@@ -1,7 +1,8 @@
 -- KEYS[2..] = positions; ARGV[3] = ms that they are kept unused; then per position: epoch, the number of the reset, its
--- offset, and up to where the client knows of offsets as done or running.
--- Done is then all below, and nothing is running: what was handed over below is done, what was from there on is void.
--- Reply per position: 'F', or up to where offsets were known, as `again` of positions.lua. One that is said again changes nothing.
+-- offset, and the end of the offsets that the client knows as done or running.
+-- Afterwards all offsets below that offset are done, and none is running: a handed-over offset below it counts as done,
+-- one from there on is void. A drop that is sent again changes nothing.
+-- Reply per position: 'F', or the end of the offsets that were known, as `again` in positions.lua.
 take_from(4)
 
 local replies = {}

@@ -1,3 +1,3 @@
--- End the session: what it holds may be taken over from now on.
+-- End the session: other sessions may take over what it holds from now on.
 redis.call('HDEL', SESSIONS, ME)
 return redis.status_reply('OK')

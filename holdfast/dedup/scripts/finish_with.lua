@@ -1,5 +1,6 @@
 -- As finish.lua, keeping a result with each key: as in keys.lua, the other keys are the results',
--- ARGV[8..] = the results, '' = none. Reply: one character a key, N D F; D = it was done before, by whomever.
+-- ARGV[8..] = the results, '' = none. Reply: one character a key, N D F; D = it was done before, by this record or
+-- another.
 local verdicts = {}
 for i = 1, COUNT do
   local found = held(i)

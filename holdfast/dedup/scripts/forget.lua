@@ -1,5 +1,6 @@
--- As in keys.lua, the other keys are the results'; ARGV[8] = '1': also what a session that lives has claimed.
--- Reply: one character a key of what was removed: D, C, - (nothing was there), or H (held, and so kept).
+-- As in keys.lua, the other keys are the results'; ARGV[8] = '1': also keys that a living session has claimed.
+-- Reply: one character a key: D or C = removed (it was done, claimed), - = there was nothing, H = held by a living
+-- session, kept.
 local replies = {}
 for i = 1, COUNT do
   local found = held(i)

@@ -1,9 +1,9 @@
 -- Between common.lua and each script about a group. The sessions of common.lua are here the members' leases.
 --   KEYS[1]  hash: member -> "deadline:call generation"; the dead stay for an hour, so that nothing late revives them
---   KEYS[2]  hash, the head: format, subscription, view, stamp, plan, planned, since (when the plan was made, in ms); at = when
---            the view rose last, server = by which server
---   KEYS[3]  hash: member -> digest of its offer, a line feed, and what is known of it. Who is in here is in the group
---   KEYS[4]  hash: digest -> an offer's text; once for all members that see the same
+--   KEYS[2]  hash, the head: format, subscription, view, stamp, plan, planned (the view for which the plan was made),
+--            since (when the plan was made, in ms); at = when the view rose last, server = on which server
+--   KEYS[3]  hash: member of the group -> digest of its offer, a line feed, and its description
+--   KEYS[4]  hash: digest -> an offer's text; once for all members that offer the same
 local HEAD, MEMBERS, OFFERS, KEEP_MS = KEYS[2], KEYS[3], KEYS[4], ARGV[3]
 
 local function number(field)
@@ -24,8 +24,8 @@ local function touch()
   for i = 1, 4 do redis.call('PEXPIRE', KEYS[i], KEEP_MS) end
 end
 
--- After a change of members or offers: the view rises, and offers that nobody has are dropped. No view is given a second time:
--- who has seen the one would take it for the other.
+-- After a change of members or offers: raises the view, and drops offers that no member has. No view is given a second
+-- time: a member that has seen the first would take the second for it.
 local function changed()
   rise(HEAD, 'view')
   local used = {}
@@ -35,7 +35,7 @@ local function changed()
   end
 end
 
--- Remove the dead. Returns how many ms the first lease of the others still has, -1 = there is no other.
+-- Removes dead members. Returns the ms until the first lease of the other members ends, -1 = there is no other.
 local function bury()
   local fields, due, buried = redis.call('HGETALL', SESSIONS), -1, 0
   for i = 1, #fields, 2 do

@@ -1,12 +1,14 @@
--- ARGV[4] = lease in ms, [5] = format, [6] = subscription, [7] = who, [8] = digest of the offer, [9] = its text; from [10]
--- on, servers, each as it stands in `who`, whose last part they are, if there are any.
--- Reply: standing; LOST; { 'ELSEWHERE', who ... }; { 'DIFFERS', their subscription, who ... }; { 'FORMAT', the group's }.
+-- ARGV[4] = lease in ms, [5] = format, [6] = subscription, [7] = description, [8] = digest of the offer, [9] = its
+-- text; [10..] = addresses of the servers that this member sees, each as it stands in the description, whose last part
+-- they are.
+-- Reply: standing; LOST; { 'ELSEWHERE', descriptions ... } = members that see none of these servers;
+-- { 'DIFFERS', their subscription, descriptions ... }; { 'FORMAT', the group's }.
 local format = redis.call('HGET', HEAD, 'format')
 if format and format ~= ARGV[5] then return { 'FORMAT', format } end
 if redis.call('HEXISTS', SESSIONS, ME) == 1 and not live(ME) then return redis.status_reply('LOST') end
 bury()
 local function sees_mine(who)
-  if #ARGV < 10 or string.sub(who, -3) ~= '"]]' then return true end -- either of us does not tell
+  if #ARGV < 10 or string.sub(who, -3) ~= '"]]' then return true end -- one of the two members does not list its servers
   for i = 10, #ARGV do
     if string.find(who, ARGV[i], 1, true) then return true end
   end
@@ -28,6 +30,6 @@ redis.call('HSET', HEAD, 'format', ARGV[5], 'subscription', ARGV[6])
 local known = redis.call('HGET', MEMBERS, ME)
 redis.call('HSET', MEMBERS, ME, ARGV[8] .. '\n' .. ARGV[7])
 redis.call('HSET', OFFERS, ARGV[8], ARGV[9])
-if known ~= ARGV[8] .. '\n' .. ARGV[7] then changed() end -- else asked again after no answer
+if known ~= ARGV[8] .. '\n' .. ARGV[7] then changed() end -- else the call was repeated after no answer
 touch()
 return standing()

@@ -1,4 +1,5 @@
--- ARGV[4], [5] = as looked at; [6] = the plan's stamp, [7] = the plan; or none of them. Reply: standing, BEHIND.
+-- ARGV[4], [5] = view and stamp that were looked at; [6] = the new plan's stamp, [7] = the plan; or none of the four.
+-- Reply: standing, BEHIND.
 if redis.call('HEXISTS', MEMBERS, ME) == 0 then
   if live(ME) then put_session(ME, NOW) end
   return standing()

@@ -1,6 +1,6 @@
--- ARGV[4] = the stamp that is known; from ARGV[5] on, digests of offers that are known.
--- Reply: { standing, the plan where its stamp is another, else false, ms since it was made or -1, subscription,
---   { member, ms left, digest and who, ... }, { digest, offer, ... } of those that are not known }
+-- ARGV[4] = the stamp of the plan that the caller has; ARGV[5..] = digests of offers that the caller has.
+-- Reply: { standing, the plan if its stamp differs, else false, ms since the plan was made or -1, subscription,
+--   { member, ms left, digest and description, ... }, { digest, offer, ... } of offers that the caller does not have }
 local known, new = {}, {}
 for i = 5, #ARGV do known[ARGV[i]] = true end
 local members, all = {}, redis.call('HGETALL', MEMBERS)

@@ -1,4 +1,4 @@
--- ARGV[4] = digest of the offer, [5] = its text, [6] = who. Reply: standing, LOST, UNKNOWN.
+-- ARGV[4] = digest of the offer, [5] = its text, [6] = the member's description. Reply: standing, LOST, UNKNOWN.
 local refused = refusal()
 if refused then return refused end
 local said = ARGV[4] .. '\n' .. ARGV[6]

@@ -1,4 +1,5 @@
--- ARGV[4], [5] = as looked at; [6] = the plan's stamp, [7] = the plan; without them the old one fits.
+-- ARGV[4], [5] = view and stamp that were looked at; [6] = the new plan's stamp, [7] = the plan; without these two the
+-- old plan stays, because it still fits.
 -- Reply: standing, LOST, UNKNOWN, BEHIND.
 local refused = refusal()
 if refused then return refused end

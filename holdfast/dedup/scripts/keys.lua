@@ -12,13 +12,13 @@
 --   KEYS[2]  the shard's batch attempts: id -> "R<since>:<session>" while it runs, "F<until>:<session>" finished, both in this
 --            server's milliseconds since 1970; what it has claimed is done until then
 --   ARGV[3]  number of items
---   ARGV[4]  the records that ask; '' where none does. Lines: how many ownerships; of each its epoch and partition; of
---            each item its offset. Then two bytes an item: which ownership, from 0 on. One argument, because a client
---            spends more on 500 short ones than this server on the whole call
---   ARGV[5]  see the layout
+--   ARGV[4]  the records that ask; '' = none asks. Lines: the number of ownerships; epoch and partition of each; the
+--            offset of each item. Then two bytes an item: the number of its ownership, from 0 on. One argument, because
+--            a client spends more on 500 short ones than this server on the whole call
+--   ARGV[5]  as keys_plain.lua or keys_hashed.lua says
 --   ARGV[6]  ms after which a forgotten claim is garbage
 --   ARGV[7]  ms for which a key stays done
---   ARGV[8]  and on: the script's own
+--   ARGV[8..]  the script's own
 local DONE = '1'
 local COUNT, GARBAGE_MS, WINDOW_MS = tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local OWN = {}
@@ -36,7 +36,8 @@ if ARGV[4] ~= '' then
   end
 end
 
--- Of a batch attempt's id: its session, or DONE and until when; nil = nobody knows it any more. Asked once an id and script.
+-- Returns for a batch attempt's id: its session, or DONE and until when; nil = it is not known any more. Looked up once
+-- an id in each script.
 local ATTEMPTS, told = KEYS[2], {}
 local function attempt(id)
   local known = told[id]
@@ -49,7 +50,8 @@ local function attempt(id)
   return known[1], known[2]
 end
 
--- What a key holds, given what is stored: an attempt's id is as good as what is known of it.
+-- What a key holds, given its stored value: for an attempt's id, DONE once that attempt has finished, or nothing once
+-- it is not known any more.
 local function meaning(stored)
   if not stored or stored == DONE or string.byte(stored) == 67 then return stored end -- 67 = C
   local by = attempt(stored)
@@ -61,9 +63,9 @@ local function holds(claim)
   return live(string.match(claim, '^C([^|]*)|') or attempt(claim))
 end
 
--- Whether the record that asks has the key, so that it may say that it is done. Whether its session still lives does not
--- matter where its claim is there: nobody took it over. Where its claim is not there and its session lives, a failover has
--- lost it, and may have brought back the claim of a dead one: nobody that lives can have taken it over either.
+-- Whether the record that asks may finish the key. While its claim is there, no other record has taken the key over, so
+-- its session may be dead. If its claim is not there though its session lives, a failover has lost the claim, and may
+-- have brought back the claim of a dead session: no living session can have taken the key over.
 local function to_finish(i, found)
   if found == OWN[i] then return true end
   return found ~= DONE and live(ME) and not (found and holds(found))

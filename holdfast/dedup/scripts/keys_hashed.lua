@@ -1,12 +1,13 @@
 -- A key is a digest of 16 bytes; ARGV[5] = those of the items, one after the other.
 --   KEYS[3]             hash: digest -> when it was claimed, in ms since 1970 (13 digits), and the claim
 --   KEYS[4 .. COUNT+3]  the items' buckets. Hash: digest -> until when it is done, in ms since 1970; or the id of the batch
---                       attempt that has claimed it, which is smaller: what KEYS[3] has of that digest comes first
+--                       attempt that has claimed it, a smaller number. A claim in KEYS[3] takes precedence
 local CLAIMS, UNTIL, SINCE = KEYS[3], string.format('%.0f', NOW + WINDOW_MS), string.format('%013.0f', NOW)
 local sub, names, all, digests, claims = string.sub, KEYS, ARGV[5], {}, {}
 for i = 1, COUNT do digests[i] = sub(all, 16 * i - 15, 16 * i) end
 
--- Read at once: a call costs this server more than what it does. By digest: two items of one key see each other.
+-- Read many at once: the overhead of a call is larger than its work. Kept by digest, so that two items of one key see
+-- each other.
 for first = 1, COUNT, 1000 do
   local found = call('HMGET', CLAIMS, unpack(digests, first, math.min(first + 999, COUNT)))
   for n, stored in ipairs(found) do claims[digests[first + n - 1]] = stored and sub(stored, 14) end
@@ -34,8 +35,9 @@ local function set_claimed(i)
   claims[digest] = own
 end
 
--- The bucket's expiry is set beyond this key's, so that the next ones find it far enough and only a write in some dozens
--- pays for that and for a sweep. A bucket that outgrew its limit is swept bit by bit instead, at each write.
+-- The bucket's expiry is set beyond this key's. The next keys then find it late enough, and only one write in some
+-- dozens pays for moving it and for a sweep. A bucket that outgrew its limit is swept in small parts instead, at each
+-- write.
 local function set_done(i)
   local bucket, digest = names[i + 3], digests[i]
   call('HSET', bucket, digest, UNTIL)
@@ -58,7 +60,7 @@ local function set_absent(i)
   claims[digests[i]] = false
 end
 
--- A few claims are looked at, whether they are garbage.
+-- Looks at a few claims, and removes those that are garbage.
 local function tidy()
   local fields = call('HRANDFIELD', CLAIMS, 8, 'WITHVALUES')
   for n = 1, #fields, 2 do

@@ -1,8 +1,9 @@
--- A string a key: KEYS[3 .. COUNT+2]. "1" = done: one of Redis' shared integers, so that a key that is done has no value
--- object of its own; else a claim.
+-- One string a key: KEYS[3 .. COUNT+2]. "1" = done, else a claim. "1" is one of Redis' shared integers, so that a done
+-- key has no value object of its own.
 local names, stored, call = KEYS, {}, redis.call
 
--- Read at once: a call costs this server more than what it does. By name: two items of one key see each other.
+-- Read many at once: the overhead of a call is larger than its work. Kept by name, so that two items of one key see
+-- each other.
 for first = 3, COUNT + 2, 1000 do
   local found = call('MGET', unpack(names, first, math.min(first + 999, COUNT + 2)))
   for n = 1, #found do stored[names[first + n - 1]] = found[n] end

@@ -1,7 +1,8 @@
 -- KEYS[2..] = positions; ARGV[3] = ms that a position is kept unused;
--- then per position: epoch (0 = whichever), the epoch with which what is unacked will be marked or released (0 = that of
--- the ownership), a watermark (-1 = none) and the runs of what the owner has marked, the reset since which it has (its epoch and
--- number, and up to where offsets were known before it), how many offsets are unacked, and which.
+-- then per position: epoch (0 = whichever), the epoch with which the unacked offsets will be marked or released (0 =
+-- that of the ownership), a watermark (-1 = none), the runs that the owner has marked, the reset that these marks
+-- follow (its epoch and number, and the end of the offsets that were known before it), the number of unacked offsets,
+-- and these offsets.
 take_from(4)
 
 for i = 2, #KEYS do

@@ -1,7 +1,7 @@
 -- KEYS[2..] = positions; ARGV[3] = ms that a position is kept unused;
--- then per position: epoch, watermark, whose mark it is, number of runs, and per run: first offset, length.
--- Whose: 0 the owner's; 1 a former owner's; 2 the owner's, and all that it knows since a reset, which follows here: its epoch
--- and number, and up to where offsets were known before it.
+-- then per position: epoch, watermark, kind of mark, number of runs, and per run: first offset, length.
+-- Kind: 0 = the owner's; 1 = a former owner's; 2 = the owner's, with all that it has marked since a reset. After a kind
+-- of 2 follow the reset's epoch and number, and the end of the offsets that were known before the reset.
 -- The session may be dead. Reply per position: the runs that are fenced, of each the first offset and its length.
 take_from(4)
 
@@ -30,7 +30,7 @@ for i = 2, #KEYS do
   if whose == 2 then since, number, again = take(), take(), take() end
   local runs = take_runs()
   if whose == 1 and was_lost(p, epoch) then
-    owner_marks(p, -1, runs) -- its end was lost too: it is done, and is nobody's
+    owner_marks(p, -1, runs) -- the let_go was lost as well: the offsets are done, and no session owns the position
     replies[i - 1] = {}
   elseif owned(p, epoch) then
     if whose == 2 then stands_since(p, since, number, again) end

@@ -1,15 +1,16 @@
 -- Between common.lua and each script about positions. One hash a partition:
 --   epoch    changes of ownership so far
---   born     with the epoch it makes the owner's fence, which is this server's milliseconds since 1970 or more: it never falls
+--   born     born + epoch is the owner's fence: this server's milliseconds since 1970, or more. It never falls
 --   owner    a session; absent = none
---   w        watermark: every offset below is done; absent = 0, and no owner has said where the group stands
---   running  "offset=session:epoch ...": handed over in its owner's hands; absent = none. Never an offset that is done
+--   w        watermark: every offset below is done; absent = 0, and no owner has stated the group's offset
+--   running  "offset=session:epoch ...": handed over while in its owner's hands; absent = none. Never a done offset
 --   again    after a reset: offsets below were done or running before it; absent = there was none
---   since    "epoch:number": the last reset, by the ownership that made it, which counts its own; absent = there was none
+--   since    "epoch:number": the last reset; epoch = of the ownership that made it, number = that session's count of
+--            resets; absent = there was none
 --   b:<n>    a bitmap of 32 bytes: of the offsets 256*n .. 256*n+255, those from the watermark on that are done
 -- Offsets are exact up to 2^53; the client refuses higher ones.
--- What is done above a watermark that stands still may be tens of thousands of chunks. No script walks over all of them:
--- Redis would answer nobody meanwhile. What is long is done in several calls, LONG chunks at most in each.
+-- There may be tens of thousands of chunks above a watermark that stands still. No script walks over all of them: Redis
+-- answers no other client meanwhile. Long positions take several calls, of LONG chunks at most.
 local WIDTH, LONG = 256, 4096
 local NOTHING, FULL = string.rep('\0', WIDTH / 8), string.rep('\255', WIDTH / 8)
 local floor, bor, lshift = math.floor, bit.bor, bit.lshift
@@ -17,7 +18,7 @@ local floor, bor, lshift = math.floor, bit.bor, bit.lshift
 -- As many fields as fit on Lua's stack, with room to spare.
 local AT_ONCE = 1000
 
--- Chunks first .. last, some at a time: `take` is called with the first number of some, and their fields' names.
+-- Walks over chunks first .. last, AT_ONCE at a time: calls `take` with the first one's number, and all names.
 local function each_names(first, last, take)
   while first <= last do
     local names = {}
@@ -43,14 +44,14 @@ local function last_reset(p)
   return tonumber(epoch or 0), tonumber(number or 0)
 end
 
--- Whether that reset is later than the last one that is known.
+-- Whether this reset is later than the last one that the position has.
 local function is_new(p, epoch, number)
   local last, of_it = last_reset(p)
   return epoch > last or epoch == last and number > of_it
 end
 
--- Every offset from there on was never known as done or running, before a reset or now. `seen`: as far as the client
--- knows, which is asked for a position that is too long to be looked through; 0 = it does not know.
+-- The end of all offsets that were ever known as done or running, before a reset or now. `seen`: the same as the client
+-- knows it, taken for a position that is too long to be looked through; 0 = the client does not know.
 local function known_up_to(p, seen)
   local top = math.max(p.w, tonumber(redis.call('HGET', p.key, 'again') or 0))
   for offset in pairs(p.running or {}) do top = math.max(top, offset + 1) end
@@ -68,7 +69,7 @@ local function known_up_to(p, seen)
   return top
 end
 
--- Reset: forget all that is known but the epoch and what makes it a fence, so that neither falls.
+-- Reset: forget all but `epoch` and `born`, so that neither the epoch nor the fence falls.
 local function start_over(p, epoch, number, again)
   local born = redis.call('HGET', p.key, 'born')
   redis.call('UNLINK', p.key)
@@ -78,18 +79,18 @@ local function start_over(p, epoch, number, again)
   p.w, p.begun, p.running, p.chunks, p.changed = 0, false, nil, {}, {}
 end
 
--- An epoch never falls: where ours is higher than the one that is kept, a failover has lost our acquire. If our session
--- lives and nobody else does who may own it, nobody has taken it over.
+-- An epoch never falls: where ours is higher than the one in the position, a failover has lost our acquire. If our
+-- session lives, and no other living session is the owner, no other session has taken the position over.
 local function was_lost(p, epoch)
   return epoch > p.epoch and live(ME) and not (p.owner and p.owner ~= ME and live(p.owner))
 end
 
--- Whether we own it, or again where our acquire was lost.
+-- Whether we own the position. If a failover has lost our acquire, it becomes ours again.
 local function owned(p, epoch)
   if p.owner == ME and p.epoch == epoch then return true end
   if not was_lost(p, epoch) then return false end
   p.owner, p.epoch = ME, epoch
-  -- If all is lost: the fence that follows is above the one of this epoch, and no higher than the clock.
+  -- Where the server has lost all data: the next fence is above that of this epoch, and no higher than the clock.
   redis.call('HSETNX', p.key, 'born', string.format('%.0f', NOW - epoch))
   redis.call('HSET', p.key, 'owner', ME, 'epoch', string.format('%.0f', epoch))
   return true
@@ -113,7 +114,7 @@ local function is_done(p, offset)
   return bit.band(chunk(p, n)[floor(i / 8) + 1], lshift(1, i % 8)) ~= 0
 end
 
--- The runs from `from` up to, without, `to` that are not done.
+-- The runs of offsets from .. to - 1 that are not done.
 local function not_done(p, from, to)
   local left = {}
   local function add(first, after)
@@ -126,7 +127,7 @@ local function not_done(p, from, to)
     while from < stop do
       local i = from - base
       local byte = bytes[floor(i / 8) + 1]
-      -- A byte at once, where all of its offsets are one or the other.
+      -- A whole byte at once, if all of its offsets are done, or none.
       local after = (byte == 0 or byte == 255) and math.min(stop, from - i % 8 + 8) or from + 1
       if bit.band(byte, lshift(1, i % 8)) == 0 then add(from, after) end
       from = after
@@ -135,8 +136,9 @@ local function not_done(p, from, to)
   return left
 end
 
--- Chunks first .. last: what the bytes of `piece(n)` say is done, too. Those that say so already are not written again: an
--- owner says all once more when it lets go, and replicas and the log of commands need not hear of it.
+-- Adds the offsets of `piece(n)`, the bytes of a chunk, to each of the chunks first .. last. A chunk that stays the
+-- same is not written: an owner sends everything again when it lets go, and that need not go to replicas and to the
+-- append-only file.
 local function add_chunks(p, first, last, piece)
   each_names(first, last, function(from, names)
     local changed, found = {}, redis.call('HMGET', p.key, unpack(names))
@@ -161,7 +163,7 @@ end
 
 local function full() return FULL end
 
--- From `from` up to, without, `to`.
+-- Marks the offsets from .. to - 1 as done.
 local function set_done(p, from, to)
   local first, last = math.ceil(from / WIDTH), floor(to / WIDTH) - 1
   if first <= last then add_chunks(p, first, last, full) end
@@ -181,9 +183,9 @@ local function set_done(p, from, to)
   end
 end
 
--- Chunks that lie wholly below the watermark say nothing any more. The work is bounded by what is stored: after a leap of
--- the watermark the fields are listed, instead of counting through the offsets that it leapt over. A leap over more than
--- LONG chunks is made in part: lower it is as true, and the next mark brings it again.
+-- Raises the watermark, and removes the chunks that lie wholly below it. The work is bounded by what is stored: after a
+-- leap of the watermark the fields are listed, instead of counting through the offsets that it leapt over. A leap over
+-- more than LONG chunks is made in part: a lower watermark is true too, and the next mark raises it further.
 local function raise_watermark(p, w)
   local first, passed, stored = floor(p.w / WIDTH), floor(w / WIDTH), redis.call('HLEN', p.key)
   if passed - first > LONG and stored > LONG then
@@ -226,7 +228,7 @@ local function among(runs, offset)
   return false
 end
 
--- What is done runs no more.
+-- Removes offsets that are done from `running`.
 local function end_running(p)
   if p.running then
     for offset in pairs(p.running) do
@@ -236,15 +238,16 @@ local function end_running(p)
   end
 end
 
--- All of it is done. A watermark of 0 is a word too (the group stands there), and -1 is none.
+-- Applies a mark of the owner: all of its offsets are done. A watermark of 0 states the group's offset too; -1 = none
+-- is stated.
 local function owner_marks(p, watermark, runs)
   if watermark > p.w or watermark == 0 and not p.begun then raise_watermark(p, watermark) end
   for _, run in ipairs(runs) do set_done(p, math.max(run.from, p.w), run.to) end
   end_running(p)
 end
 
--- What an owner says next is how its position stands since that reset. A position that has not heard of it, since a failover
--- has lost it, would add that to what was done before.
+-- Goes before a mark that holds all that its owner has marked since a reset. If a failover has lost the reset, the
+-- position is reset here: otherwise the mark would be added to what was done before the reset.
 local function stands_since(p, epoch, number, again)
   if is_new(p, epoch, number) then
     start_over(p, epoch, number, math.max(known_up_to(p, again), again))
@@ -252,7 +255,7 @@ local function stands_since(p, epoch, number, again)
   end
 end
 
--- The script's arguments one after the other, as numbers.
+-- Reads the script's arguments one after the other, as numbers.
 local at
 local function take_from(first) at = first end
 
@@ -262,7 +265,7 @@ local function take()
   return value
 end
 
--- How many, and of each the first offset and its length.
+-- Reads the number of runs, and of each run its first offset and its length.
 local function take_runs()
   local runs = {}
   for r = 1, take() do

@@ -1,5 +1,5 @@
--- Keep a session alive. ARGV[3] = lease in ms. A dead one is never revived: another may have taken over already.
--- Reply: LOST, or which server this is, as of server.lua, the deadline that it knew, and the new one.
+-- Keep a session alive. ARGV[3] = lease in ms. A dead session is never revived: another may have taken over already.
+-- Reply: LOST, or "server former-deadline new-deadline"; server as in server.lua, deadlines in this server's ms.
 if not live(ME) then return redis.status_reply('LOST') end
 local knew = session(ME)
 put_session(ME, NOW + ARGV[3])

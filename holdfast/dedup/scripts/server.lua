@@ -1,15 +1,16 @@
--- Behind common.lua, where a script has to know whether another server stands in the place of the one before.
+-- Behind common.lua, in scripts that have to notice when another server has taken the place of the former one.
 
--- Which server this is, and since when it is the primary: another text after each start and each failover. One there and back
--- leaves the server's id as it was; but a promotion gives the data another replication id.
+-- The server's id: its run id and its replication id. It changes with each start and each failover. After a failover
+-- there and back the run id is the same again, but a promotion changes the replication id.
 local function server()
   local id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
   return id .. ':' .. (string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)') or '')
 end
 
--- A counter in the hash KEY rises, which gives no number twice. A server in the place of another may be an older copy, without
--- the last of its rises. Fewer of them are lost than milliseconds have passed since the last one that is known: KEY's fields
--- server and at say by whom, and when.
+-- Raises a counter in the hash KEY. No number is given twice. A server that took the place of another may be an older
+-- copy, which lacks the last rises. Fewer rises are lost than milliseconds have passed since the last rise that the
+-- copy has, so the counter rises by these. KEY's fields `server` and `at` tell which server made the last rise, and
+-- when.
 local function rise(key, counter)
   local here, step = server(), 1
   local before = redis.call('HMGET', key, 'server', 'at')

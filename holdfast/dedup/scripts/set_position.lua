@@ -1,6 +1,7 @@
--- KEYS[2] = a position; ARGV[3] = ms that it is kept unused, ARGV[4] = the watermark, ARGV[5] = up to where the client
--- knows of offsets as done. Nobody owns it then, nothing above
--- is done and nothing is running; the epoch stays, so that epochs never fall. Reply: OK, or W: its owner lives.
+-- Set a position to a watermark. KEYS[2] = the position; ARGV[3] = ms that it is kept unused, ARGV[4] = the watermark,
+-- ARGV[5] = the end of the offsets that the client knows as done. Afterwards the position has no owner, no offset above
+-- the watermark is done, and none is running. The epoch stays, so that epochs never fall. Reply: OK, or W = its owner
+-- lives.
 local p = position(KEYS[2])
 if p.owner and live(p.owner) then return 'W' end
 local again = known_up_to(p, tonumber(ARGV[5]))

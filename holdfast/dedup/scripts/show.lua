@@ -1,5 +1,5 @@
 -- As in keys.lua, the other keys are the results'. Reply per key:
---   '-' | 'C', the claim, whether its session lives (1, 0) | 'D', ms for which it stays done, number of results (1, 0)
+--   '-' | 'C', the claim, 1 = its session lives, else 0 | 'D', ms for which it stays done, 1 = it has a result, else 0
 local replies = {}
 for i = 1, COUNT do
   local found = held(i)

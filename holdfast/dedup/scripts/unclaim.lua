@@ -1,4 +1,4 @@
--- As in keys.lua. Only what is still held by exactly this record is given back.
+-- As in keys.lua. Gives back only keys that exactly this record still holds.
 for i = 1, COUNT do
   if held(i) == OWN[i] then set_absent(i) end
 end

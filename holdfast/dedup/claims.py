@@ -29,7 +29,7 @@ and a record does not inherit what it held under an earlier ownership.
 | | per offset: done / not running / holder dead / holder lives | holder dead: removed from running | done / yours / yours / - |
 | release(p, offset, epoch) | running[offset] = (session, epoch) | out of running | - |
 | drop(p, epoch, offset) | (epoch, owner) match | again = the end of all that was ever done or running; done = all below; nothing is running; since = this drop | ok, else FENCED |
-| | (epoch, owner) match, and it is said again: since = this drop or a later one | - | ok |
+| | (epoch, owner) match, and it is repeated: since is this drop or a later one | - | ok |
 | claim(key, token) | the session is dead / done | - | FENCED / DONE |
 | | held by this very (session, token) | - | NEW |
 | | held by another, whose session lives | - | BUSY |

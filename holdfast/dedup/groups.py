@@ -22,7 +22,7 @@ view that it was made for. The plan is *settled* while `planned` is the current 
 | call | if | then | reply |
 |---|---|---|---|
 | join(me, queues) | my id is dead | - | LOST |
-| | a living member and I both tell servers, and none is the same | the dead are removed | Elsewhere |
+| | a living member and I both list servers, and none is the same | the dead are removed | Elsewhere |
 | | a living member subscribes otherwise | the dead are removed | Differs |
 | | else | the dead are removed; I am in, with a lease; the subscription is mine; view + 1 | Standing |
 | beat | my id is not known | - | UNKNOWN |
@@ -89,7 +89,7 @@ class Member:
         subscription: a text that is equal in all members, made by the source.
         weight: its share of the queues.
         description: for people: host, process.
-        servers: addresses of the brokers' cluster as it sees them now: name servers, brokers. Empty = it does not tell.
+        servers: addresses of the brokers' cluster as it sees them now: name servers, brokers. Empty = it lists none.
 
     Raises:
         SettingError: a field cannot work.

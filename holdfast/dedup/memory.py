@@ -123,7 +123,7 @@ class MemoryClaims:
         return other
 
     def expire(self, session_id: str) -> None:
-        """Kill a session, as if its lease had passed: its process learns of it by the next reply that says so."""
+        """Kill a session, as if its lease had passed: its process notices at the next reply."""
         with self.state.lock:
             self.state.kill(session_id)
 

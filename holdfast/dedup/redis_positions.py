@@ -44,7 +44,7 @@ def acquired(reply: Sequence[bytes]) -> Acquired:
     done = OffsetSet.of_chunks(
         (int(field[2:]), int.from_bytes(chunk, "little")) for field, chunk in fields.items() if field[:2] == b"b:"
     )
-    done.remove_below(watermark)  # bits below may stay set; they say nothing
+    done.remove_below(watermark)  # bits below may still be set; they have no meaning
     running = (int(entry.partition(b"=")[0]) for entry in fields.get(b"running", b"").split())
     born_ms, again = int(fields.get(b"born", b"0")), int(fields.get(b"again", b"0"))
     begun = b"w" in fields

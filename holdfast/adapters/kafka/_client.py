@@ -1,4 +1,4 @@
-"""The one place that imports confluent-kafka, so that a missing extra is said in one sentence."""
+"""The one place that imports confluent-kafka, so that the error about a missing extra is one sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ try:
     from confluent_kafka.error import ConsumeError, KeyDeserializationError, ValueDeserializationError
     from confluent_kafka.serialization import MessageField, SerializationContext
 except ModuleNotFoundError as error:
-    if error.name != "confluent_kafka":  # it is there and lacks something of its own: that message is better
+    if error.name != "confluent_kafka":  # confluent-kafka is installed, and lacks a package of its own
         raise
     raise MissingExtraError("confluent-kafka", "kafka") from error
 

@@ -1,4 +1,4 @@
-"""One question to the cluster by an admin client, answered or raised as a typed error, in bounded time."""
+"""Requests to the cluster by an admin client, in bounded time: each is answered, or raises a typed error."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ if TYPE_CHECKING:
     from holdfast.timing import Deadline
 
 _log = logging.getLogger("holdfast.kafka")
-# The client's own lines ("Connect to ... failed") repeat what our errors say; a user's own logger is left in place.
+# The client's own lines ("Connect to ... failed") repeat our errors; a user's own logger is left in place.
 _SILENT = NoLog()
 
-# Who has so much time waits for a start, and wants to know for what.
+# A call with a longer deadline is part of a start: it logs that it waits, and for what.
 _TOLD_S = 5.0
-# How long to wait for an answer before looking whether the client has met an error that no waiting cures.
+# How long to wait for an answer before checking whether the client has met an error that waiting does not cure.
 _LOOK_S = 0.05
-# The longest that a call blocks which no signal interrupts, and which can be made again.
+# The longest time that one call blocks, if no signal can interrupt it and it can be repeated.
 CALL_S = 2.0
-# The least that a call gets: with 0 it would be over before it was sent.
+# The shortest timeout of a call: with 0 it would time out before it was sent.
 _LEAST_S = 0.1
-#: And the most: a client refuses more for a request, and cannot count what has no end.
+#: The longest timeout of a request: a client refuses longer ones, and infinite ones.
 MOST_S = 3_600.0
-#: Exists wherever groups do, and no request for it creates anything. Metadata of one topic, instead of all of them.
+#: A topic for requests of metadata, instead of all topics: it exists wherever groups do, and no request creates it.
 SOME_TOPIC = "__consumer_offsets"
-#: So long a client is waited for in vain, in one question or in several, before another one takes its place: each has
-#: to have the time to connect.
+#: A client is replaced after it was waited for in vain for this time, in one request or in several: each client needs
+#: the time to connect.
 _LIVES_S = 1.0
-# What a question fails with that no broker has answered.
+# Errors of a request that no broker has answered.
 _NO_ANSWER = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001 - public names of the binding
-# How librdkafka's own brokers for tests call their cluster. It names a controller that is none of them, so that no
-# admin request of one broker is ever answered there.
+# The id of librdkafka's mock cluster. It names a controller that does not exist, so admin requests for the controller
+# are never answered there.
 _MOCK = "mockCluster"
 
 
 def request_s(deadline: Deadline, share: float = 1.0, at_most: float | None = None) -> float:
-    """The timeout of one call of a client: what is left, or a share of it."""
+    """The timeout of one call of a client: the rest of the deadline, or a share of it."""
     return min(max(deadline.left_s(at_most) * share, _LEAST_S), MOST_S)
 
 
 class Admin:
     """An admin client with the consumer's credentials. One thread at a time.
 
-    Raises SettingError where librdkafka refuses the configuration.
+    Raises SettingError: librdkafka refuses the configuration.
     """
 
     def __init__(self, conf: Mapping[str, object]) -> None:
@@ -66,7 +66,7 @@ class Admin:
         self._conf: dict[str, Any] = {"logger": _SILENT, **for_helpers(conf), **own}
         self._client, self._made_at = self._made(), SYSTEM_CLOCK.now()
         self._doubted = False
-        #: When the question now has begun, and how long the client was waited for in vain since its last answer.
+        #: When the current request began, and how long the client was waited for in vain since its last answer.
         self._asked_at, self._in_vain_s = self._made_at, 0.0
 
     def _made(self) -> AdminClient:
@@ -77,8 +77,8 @@ class Admin:
 
     @property
     def client(self) -> AdminClient:
-        """To ask by. One that had no answer may have forgotten its brokers (see `forgotten`): another takes its place,
-        and what was asked of it stays without an answer."""
+        """The admin client. One without an answer may have forgotten its brokers (see `forgotten`): it is replaced, and
+        its outstanding requests get no answer."""
         if self._doubted and SYSTEM_CLOCK.now() - self._made_at > _LIVES_S:
             with suppress(SettingError):  # a file of its configuration may be missing for a moment
                 self._client, self._made_at = self._made(), SYSTEM_CLOCK.now()
@@ -87,11 +87,11 @@ class Admin:
         return self._client
 
     def doubt(self, error: KafkaError) -> None:
-        """Note what a question failed with: without an answer the client may have no brokers any more."""
+        """Note the error of a request: if no broker has answered, the client may have forgotten its brokers."""
         self._doubted = self._doubted or error.code() in _NO_ANSWER
 
     def reach(self, deadline: Deadline) -> str:
-        """Reach one broker and log in there; returns the cluster's id, "" where it has none. Raises SourceError."""
+        """Reach one broker and log in there; returns the cluster's id, "" = it has none. Raises SourceError."""
         try:
             return self._reach(deadline)
         except SourceUnavailable:
@@ -111,20 +111,21 @@ class Admin:
                     raise as_source_error(error.args[0], what) from error
                 self._look(deadline, what)
                 wait.goes_on()
-                # Each call asks anew, so one that is shorter than the way to the broker and back would never succeed.
+                # Each call sends a new request, so a timeout below the round trip to the broker would never succeed.
                 slice_s = min(2 * slice_s, CALL_S)
             else:
                 return cast("str | None", cluster.cluster_id) or ""
 
     def is_mock(self, deadline: Deadline) -> bool:
-        """Whether these are librdkafka's own brokers for tests. Raises SourceError."""
+        """Whether this is librdkafka's mock cluster. Raises SourceError."""
         return of_mocks(self.reach(deadline))
 
     def leaders(self, topics: Collection[str], deadline: Deadline) -> dict[Partition, int | SourceError]:
-        """Which broker leads each of their partitions; or why none does, or why nothing is known of the topic.
+        """The id of the broker that leads each partition, or an error: it has no leader. An error about a whole topic
+        is under its partition -1.
 
-        Who asks a client for offsets of one that has no leader waits for it, and so do all others of the same call.
-        Raises SourceError: no broker answers.
+        A client that is asked for offsets of a partition without a leader waits for one, and delays the other
+        partitions in that call. Raises SourceError: no broker answers.
         """
         found: dict[Partition, int | SourceError] = {}
         for topic in sorted(topics):
@@ -159,16 +160,16 @@ class Admin:
         return found
 
     def _forget(self) -> None:
-        """Forget the trouble that the client has met before this question: a broker that refused us an hour ago may
-        only have been starting. If it is still so, the client meets it again while this question waits."""
+        """Forget errors that the client has met before this request: a broker that refused us an hour ago may only have
+        been starting. If the error lasts, the client meets it again while this request waits."""
         while self._client.poll(0):
             pass
         self._errors.clear()
         self._asked_at = SYSTEM_CLOCK.now()
 
     def _look(self, deadline: Deadline, what: str) -> None:
-        """Wait a moment, then raise what no waiting cures: while the brokers refuse the credentials, librdkafka goes on
-        trying, and no request is ever answered."""
+        """Wait a moment, then raise an error that waiting does not cure: while the brokers refuse the credentials,
+        librdkafka goes on trying, and no request is ever answered."""
         self._client.poll(deadline.left_s(at_most=_LOOK_S))
         for error in self._errors:
             if cure_of(error) is Cure.PERSON:
@@ -179,7 +180,7 @@ class Admin:
     def _no_answer(self, deadline: Deadline, what: str) -> SourceUnavailable:
         self._in_vain_s += SYSTEM_CLOCK.now() - self._asked_at
         self._doubted = self._doubted or self._in_vain_s > _LIVES_S
-        # What the client has met on its way says more than "timed out": a name that does not resolve, a closed port.
+        # The client's last error tells more than "timed out": a name that does not resolve, a closed port.
         met = f" ({self._errors[-1].str()})" if self._errors else ""
         return SourceUnavailable(
             f"{what}: no answer within {deadline.budget_s:g} s{met}; check the address, that the broker is running, "
@@ -188,20 +189,20 @@ class Admin:
 
 
 def of_mocks(cluster: str) -> bool:
-    """Whether that is the id of librdkafka's own brokers for tests, which leave many a question without an answer."""
+    """Whether this is the id of librdkafka's mock cluster, which leaves many requests without an answer."""
     return cluster.startswith(_MOCK)
 
 
 class Wait:
-    """A wait for the brokers, of which the log tells once."""
+    """A wait for the brokers, which is logged once."""
 
     def __init__(self, what: str, deadline: Deadline, where: str = "") -> None:
-        """Args: where: the brokers' addresses, if those are what is waited for."""
+        """Args: where: the brokers' addresses, if the wait is for a connection to them."""
         self.what, self._deadline, self._where = what, deadline, where
         self._told = deadline.budget_s < _TOLD_S
 
     def goes_on(self) -> None:
-        """There was no answer, and it is tried again."""
+        """Note that there was no answer, and that the call is tried again."""
         if not self._told:
             self._told = True
             why = refusal(self._where, DEFAULT_PORT) or f"{self.what}: no answer yet"
@@ -209,6 +210,6 @@ class Wait:
 
 
 def refused(error: KafkaException) -> SettingError:
-    """A configuration that librdkafka does not take. Its words name the property; the values stay out of it."""
+    """The error about a configuration that librdkafka refuses. Its text names the property, without the value."""
     said: KafkaError = error.args[0]
     return SettingError("conf", "...", f"librdkafka refuses it: {said.str()}")

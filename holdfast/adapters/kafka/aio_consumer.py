@@ -1,7 +1,7 @@
 """AIOKafkaConsumer: way 2 for loops around `confluent_kafka.aio.AIOConsumer`.
 
-One thread owns a `KafkaConsumer`, and every call is sent to it. While a callback of the application runs in the event
-loop, that thread waits for it and serves the calls that the callback itself makes.
+One thread owns a `KafkaConsumer` and runs every call. While a callback of the application runs in the event loop, that
+thread waits for it, and runs the calls that the callback itself makes.
 """
 
 # ruff: noqa: ASYNC109 - the signatures are the client's
@@ -35,16 +35,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CALLBACKS = ("error_cb", "throttle_cb", "stats_cb", "on_commit")
-#: How often a callback that is waited for is looked at: who has closed the event loop under it, says nothing.
+#: How often the thread that waits for a callback checks whether the event loop was closed: it gets no notice of that.
 _LOOK_S = 1.0
 
 
 class _Inside:
-    """Calls made by one callback, for the thread that waits for it."""
+    """The calls that one callback makes, for the thread that waits for it."""
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        #: Set and read in the event loop's thread alone. Tasks that a callback leaves behind inherit its context.
+        #: False = the callback has ended; tasks that it leaves behind inherit its context. Used in the event loop's
+        #: thread only.
         self.open = True
 
 
@@ -52,17 +53,17 @@ _INSIDE: ContextVar[_Inside | None] = ContextVar("holdfast_inside_callback", def
 
 
 class AIOKafkaConsumer:
-    """`confluent_kafka.aio.AIOConsumer` for a loop that is to keep its grip: see `KafkaConsumer` for what is promised.
+    """`confluent_kafka.aio.AIOConsumer` with the promises of `KafkaConsumer`.
 
-    To be made and used in one event loop. With `assignment="sticky"` the construction asks the broker, for
+    Made and used in one event loop. With `assignment="sticky"` the construction asks the broker, for
     `Settings.startup_timeout_s` at most, and blocks the event loop meanwhile. Callbacks are `async def`, as with the
-    client. A `poll` that is cancelled (by `asyncio.wait_for`, say) loses nothing: what it would have returned is
-    returned by the next one. One that waits makes room for other calls.
+    client. A `poll` that is cancelled (by `asyncio.wait_for`, for example) loses nothing: the next one returns its
+    message. A waiting `poll` lets other calls run.
 
     Args:
         consumer_conf: as for the client; with key.deserializer or value.deserializer as `DeserializingKafkaConsumer`.
-        max_workers: of no effect: one thread owns the client.
-        executor: refused: that thread is ours.
+        max_workers: has no effect: one thread owns the client.
+        executor: refused: holdfast makes that thread.
         how: as for `KafkaConsumer`; `claims` is required.
 
     Raises:
@@ -84,11 +85,11 @@ class AIOKafkaConsumer:
         conf = {name: self._sync(value) if name in _CALLBACKS else value for name, value in consumer_conf.items()}
         wanted = DeserializingKafkaConsumer if any(".deserializer" in name for name in conf) else KafkaConsumer
         self._consumer = wanted(conf, **how)
-        #: Calls that nobody waits for any more.
+        #: Running calls whose task was cancelled.
         self._cancelled: set[Future[Any]] = set()
-        #: What those came back with that cannot be asked for again: errors. The owner's thread's.
+        #: Errors that cancelled calls have returned or raised, for the next poll. Used by the owner's thread.
         self._untold: deque[Message | BaseException] = deque()
-        #: Calls under way that are no poll: one that waits for messages makes room for them.
+        #: The number of calls under way that are no poll: a waiting poll returns for them.
         self._others = 0
         self._consumer.interrupted_by(lambda: bool(self._cancelled or self._others or self._closed))
 
@@ -121,8 +122,8 @@ class AIOKafkaConsumer:
         return await self._receive(consume, timeout)
 
     async def done(self, message: Message | None = None) -> None:
-        """Note a message as handled, as `KafkaConsumer.done` does. It waits for no other call, but for `done()` of all
-        messages where a loop's next poll ends them (`done_when`)."""
+        """Note a message as handled, as `KafkaConsumer.done` does. Waits for no other call; `done()` without a message
+        waits for its turn."""
         if message is None:
             await self._call(self._consumer.done)
         else:
@@ -226,7 +227,7 @@ class AIOKafkaConsumer:
         await self._call(self._consumer.set_sasl_credentials, username, password)
 
     async def close(self) -> None:
-        """Close as `KafkaConsumer.close` does. Idempotent. Where it is cancelled, it goes on by itself."""
+        """Close as `KafkaConsumer.close` does. Idempotent. If it is cancelled, the close goes on in its thread."""
         if not self._closed:
             self._closed = True
             closing = self._submit(self._consumer.close)
@@ -236,7 +237,7 @@ class AIOKafkaConsumer:
     # ---- inside
     async def _call(self, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - handed on
         inside = _INSIDE.get()
-        if self._closed and (inside is None or not inside.open):  # what close() calls back may still commit
+        if self._closed and (inside is None or not inside.open):  # callbacks inside of close() may still commit
             raise RuntimeError("Consumer closed")
         with self._other():
             return await asyncio.wrap_future(self._submit(lambda: call(*args, **kwargs)))
@@ -250,7 +251,7 @@ class AIOKafkaConsumer:
             self._others -= 1
 
     async def _receive(self, call: Callable[[float | None], T], timeout: float | None) -> T:
-        """Once more with the time that is left, where it came back early for another call."""
+        """Receive; if the call has returned early for another call, call it again with the time that is left."""
         until = None if timeout is None or timeout < 0 else self._loop.time() + timeout
         left_s = timeout
         while (came := await self._received(partial(call, left_s))) is None or came == []:
@@ -265,14 +266,14 @@ class AIOKafkaConsumer:
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
-            # Nobody is there to take what may come: it may not count as returned, and the call need not begin or go on.
+            # The caller is gone: messages of the call must not count as returned, and the call need not begin or go on.
             if not future.cancel():
                 self._cancelled.add(future)
                 future.add_done_callback(self._nobody_took)
             raise
 
     def _nobody_took(self, future: Future[Any]) -> None:
-        # In the owner's thread, before its next call; or at once, where it had ended.
+        # In the owner's thread, before its next call; or at once, if the call has ended already.
         self._cancelled.discard(future)
         if (error := future.exception()) is not None:
             self._untold.append(error)
@@ -287,7 +288,8 @@ class AIOKafkaConsumer:
                 self._untold.append(message)
 
     def _told_late(self) -> Message | None:
-        """The message that a cancelled call came back with; raised, where that call raised. In the owner's thread."""
+        """Return a message with an error that a cancelled call has got, or raise its exception. In the owner's
+        thread."""
         late = self._untold.popleft() if self._untold else None
         if isinstance(late, BaseException):
             raise late
@@ -304,7 +306,7 @@ class AIOKafkaConsumer:
                 return
             try:
                 result = call()
-            except BaseException as error:  # noqa: BLE001 - whoever awaits it gets it
+            except BaseException as error:  # noqa: BLE001 - the future passes it on
                 future.set_exception(error)
             else:
                 future.set_result(result)
@@ -313,7 +315,12 @@ class AIOKafkaConsumer:
         return future
 
     def _sync(self, callback: Callable[..., Any], first: object = None) -> Callable[..., Any]:
-        """The callback for the owner's thread, which serves it meanwhile."""
+        """Wrap a callback for the owner's thread: it runs in the event loop, and the thread serves its calls meanwhile.
+
+        Args:
+            callback: the application's.
+            first: replaces the first argument, if given.
+        """
 
         def call(*args: Any) -> Any:  # noqa: ANN401 - the client's
             inside = _Inside()
@@ -328,19 +335,19 @@ class AIOKafkaConsumer:
                     inside.open = False
 
             future = asyncio.run_coroutine_threadsafe(run(), self._loop)
-            # Not in `run`: of a task that is cancelled before its first step, no line runs.
+            # Not in `run`: a task that is cancelled before its first step runs no line.
             future.add_done_callback(lambda _: inside.jobs.put(None))
             while (job := self._job(inside, future)) is not None:
                 job()
             try:
                 return future.result()
-            except CancelledError as error:  # whoever awaits the call around it would take that for its own
+            except CancelledError as error:  # the task that awaits the call would take it for its own cancellation
                 raise RuntimeError(f"{callback!r} was cancelled, or its event loop is closed") from error
 
         return call
 
     def _job(self, inside: _Inside, callback: Future[Any]) -> Callable[[], None] | None:
-        """The next call that the callback makes; None = it has ended, or never will: its event loop is closed."""
+        """The next call of the callback; None = the callback has ended, or its event loop is closed."""
         while True:
             try:
                 return inside.jobs.get(timeout=_LOOK_S)

@@ -1,8 +1,8 @@
-"""One question to a broker: which requests does it know, and which cluster features are on (ApiVersions, key 18).
+"""One request to a broker: which requests does it know, and which cluster features are on (ApiVersions, key 18).
 
-librdkafka asks it on every connection and tells nobody the answer. It is the first request of the protocol, answered
-before authentication and without any access right; it names no group. Layout: Kafka's ApiVersionsRequest.json and
-ApiVersionsResponse.json; versions 0 and 3. Encoding and decoding are pure, `fetch` does the I/O.
+librdkafka sends it on every connection, and has no call for the answer. It is the first request of the protocol,
+answered before authentication and without any access right; it names no group. Layout: Kafka's ApiVersionsRequest.json
+and ApiVersionsResponse.json; versions 0 and 3. Encoding and decoding are pure, `fetch` does the I/O.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class ApiVersions(NamedTuple):
 
     #: API key -> (lowest, highest) version.
     ranges: Mapping[int, tuple[int, int]]
-    #: Feature -> level in force for the whole cluster; None = the broker does not tell (below 2.7, mock cluster).
+    #: Feature -> level in force for the whole cluster; None = not in the answer (below 2.7, mock cluster).
     features: Mapping[str, int] | None
 
 
 def fetch(host: str, port: int, tls: ssl.SSLContext | None, deadline: Deadline) -> ApiVersions:
-    """Ask one broker. Blocks until the deadline at most. Raises OSError (no answer), Malformed (a strange one)."""
+    """Ask one broker. Blocks until the deadline at most. Raises OSError: no answer; Malformed: it cannot be read."""
     found = decode(exchange(host, port, tls, encode(3), deadline), 3)
     if found is None:  # "use version 0": brokers below 2.4, and the mock cluster
         found = decode(exchange(host, port, tls, encode(0), deadline), 0)
@@ -44,14 +44,14 @@ def fetch(host: str, port: int, tls: ssl.SSLContext | None, deadline: Deadline) 
 
 
 def encode(version: int) -> bytes:
-    """A request with its length in front."""
+    """Encode a request, with its length in front."""
     # Version 3: tagged fields of the header; name and version of the software; tagged fields.
     body = b"\0" + compact(CLIENT.decode()) + compact("0") + b"\0" if version >= 3 else b""
     return request(_API_VERSIONS, version, body)
 
 
 def decode(payload: bytes, version: int) -> ApiVersions | None:
-    """An answer without its length; None = the broker wants version 0. Raises Malformed."""
+    """Decode an answer without its length; None = the broker wants version 0. Raises Malformed."""
     reader = answer(payload)
     error = reader.int16()
     if error == _UNSUPPORTED_VERSION and version > 0:

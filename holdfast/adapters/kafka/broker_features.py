@@ -1,13 +1,14 @@
 """The brokers' features, found by asking the brokers.
 
-librdkafka does not tell: with group.protocol=consumer and brokers below 4.0 it looks for another coordinator for ever
-(rd_kafka_ConsumerGroupHeartbeatRequest), without an error and without a member. A probe that joins would need a right
-on some group and leave it behind, or disturb the user's own; so the question is the one that all clients begin with.
+librdkafka does not report them: with group.protocol=consumer and brokers below 4.0 it looks for another coordinator for
+ever (rd_kafka_ConsumerGroupHeartbeatRequest), without an error and without a member. A probe that joins would need a
+right on some group and leave that group behind, or disturb the user's own. The request used here is therefore the first
+one of every client.
 
-What the answer does not tell: whether a 4.x broker's own file switches the protocol off for all groups
+The answer does not tell two things: whether the configuration of a 4.x broker switches the protocol off for all groups
 (group.coordinator.rebalance.protocols), and whether a *running classic* group lets members of the consumer protocol in
-(group.consumer.migration.policy: bidirectional by default, then members change over one by one). There the join itself
-is refused, and the client ends with `_FATAL`.
+(group.consumer.migration.policy: bidirectional by default, then members change over one by one). In these cases the
+join itself is refused, and the client ends with `_FATAL`.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _HEARTBEAT_VERSION = 1
 _FEATURE = "group.version"
 # librdkafka 2.12.0 is its first release in which the consumer protocol is more than a preview (its CHANGELOG).
 _GENERAL_AVAILABILITY = 0x020C0000
-# librdkafka has just been answered: a broker that does not answer us within that will not.
+# How long to wait for an answer: librdkafka has just got one, so a broker that takes longer will not answer.
 _ANSWER_S = 5.0
-# More addresses are of no use: any broker knows.
+# Addresses to ask at most: any broker knows the answer.
 _AT_ONCE = 8
 
 
@@ -48,7 +49,7 @@ class BrokerFeatures:
 
     consumer_protocol: bool
     why: str
-    #: False: the brokers answer librdkafka, but could not be asked this; `consumer_protocol` is then False.
+    #: False: the brokers answer librdkafka, but this request could not be sent; `consumer_protocol` is then False.
     asked: bool = True
 
 
@@ -63,8 +64,8 @@ def ask(conf: Mapping[str, object], deadline: Deadline) -> BrokerFeatures:
         NotAuthorised: the brokers refuse the credentials, or TLS is not agreed on.
         SettingError: librdkafka refuses the configuration.
     """
-    # By librdkafka first: it has the whole of the user's security, so that an unreachable broker and a refused
-    # password are told from a question that only we could not ask.
+    # First by librdkafka, which uses all security settings of the user: an unreachable broker or a refused password
+    # raises here, and is not confused with a request that only this module cannot send.
     Admin(conf).reach(deadline)
     if libversion()[1] < _GENERAL_AVAILABILITY:
         return BrokerFeatures(
@@ -80,7 +81,7 @@ def ask(conf: Mapping[str, object], deadline: Deadline) -> BrokerFeatures:
 
 
 def judge(answer: ApiVersions) -> BrokerFeatures:
-    """From a broker's answer to what it can."""
+    """Read the features from a broker's answer."""
     highest = answer.ranges.get(CONSUMER_GROUP_HEARTBEAT, (0, -1))[1]
     if highest < _HEARTBEAT_VERSION:
         return BrokerFeatures(consumer_protocol=False, why="the broker is older than 4.0 and has no consumer protocol")
@@ -108,8 +109,8 @@ def bootstrap(conf: Mapping[str, object]) -> list[tuple[str, int]]:
 def _first_answer(
     addresses: Sequence[tuple[str, int]], context: ssl.SSLContext | None, deadline: Deadline
 ) -> ApiVersions | str:
-    """All are asked at once, and the first answer counts: one that takes connections and is silent costs nothing. Or
-    what went wrong with the last of them."""
+    """Ask all at the same time. Returns the first answer, so that a silent address costs no time; or the error of the
+    last one."""
     answers: SimpleQueue[ApiVersions | str] = SimpleQueue()
 
     def one(host: str, port: int) -> None:

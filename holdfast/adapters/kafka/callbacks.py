@@ -1,7 +1,7 @@
-"""librdkafka's callbacks, inside `poll` or `close` and in the thread that called them.
+"""librdkafka's callbacks. They run inside of `poll` or `close`, in the thread that called these.
 
-Nothing may be raised here: an exception that leaves a callback loses the messages of the poll around it. What went
-wrong is raised by the next poll; what a signal's handler raises, by this one (see `shielding`).
+A callback may not raise: an exception that leaves it loses the messages of the poll around it. The next poll raises
+errors instead; an exception of a signal's handler is raised at the end of the same poll (see `shielding`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 _client_log = logging.getLogger("holdfast.kafka.client")
 
-#: How often trouble is told that is ridden out: the client meets it at each attempt to connect.
+#: How often lasting trouble is reported: the client meets it at each attempt to connect.
 _TELL_S = 30.0
 #: The start of the log (rdkafka.h, RD_KAFKA_OFFSET_BEGINNING).
 _BEGINNING = -2
 
-#: A line's level, its format, and three strings for it: so the binding calls a logger.
+#: The binding calls a logger with a level, a format, and three strings for it.
 _LOG_ARGUMENTS = 5
 
 _FATES = {
@@ -48,14 +48,14 @@ _FATES = {
 
 
 class ClientLog:
-    """Takes librdkafka's own lines, at DEBUG whatever they call themselves: it writes one for every failed connection
-    attempt, ten a second. What matters of them comes as an error event, and is told by us. Any thread."""
+    """Logs librdkafka's own lines at DEBUG, whatever their level: it writes one for each failed attempt to connect, ten
+    a second. Important ones come as error events too, and holdfast reports these. Any thread."""
 
     def __init__(self) -> None:
         self._folding = Folding(SYSTEM_CLOCK)
 
     def log(self, _: int, text: str, *args: object) -> None:
-        """Log a line, as a logging.Logger does; one that comes again and again only now and then."""
+        """Log a line, as a logging.Logger does. A line that repeats is logged only from time to time."""
         if not _client_log.isEnabledFor(logging.DEBUG):
             return
         if (said := self._folding.says(text % args if args else text)) is not None:
@@ -63,21 +63,21 @@ class ClientLog:
 
 
 class ShieldedLog:
-    """Hands the lines on to a logger."""
+    """Passes the client's lines on to a logger."""
 
     def __init__(self, logger: Any, shield: Shield) -> None:  # noqa: ANN401 - whatever has a method `log`
         self.log = shield.around(logger.log, _LOG_ARGUMENTS)
 
 
 def client_log(conf: Mapping[str, object], shield: Shield) -> NoLog | ShieldedLog:
-    """Make what takes a client's own lines: the configuration's logger, or ours."""
+    """Make the logger of a client: the one in the configuration, or ours."""
     if (theirs := conf.get("logger")) is not None:
         return ShieldedLog(theirs, shield)
     return ShieldedLog(ClientLog(), shield) if _client_log.isEnabledFor(logging.DEBUG) else NoLog()
 
 
 def guarded(name: str, call: Callable[..., object]) -> Callable[..., None]:
-    """A callback of the application: what it raises is logged."""
+    """Wrap a callback of the application: its exceptions are logged."""
 
     def without_raising(*args: object) -> None:
         try:
@@ -98,30 +98,36 @@ class Callbacks:
         self.incremental = False
         #: The application's own error_cb, by `applications`.
         self.error_cb: Callable[[KafkaError], object] | None = None
-        #: What signals' handlers raise in callbacks.
+        #: Keeps exceptions that signals' handlers raise in callbacks.
         self.shield = Shield()
         self.assigned: set[Partition] = set()
-        #: How many clients the source has made, and given up.
+        #: Rises with each client that the source makes or gives up: callbacks of older clients are dropped.
         self.clients = 0
-        #: How often partitions came; 0 = no client of this source was let into the group yet.
+        #: How often partitions were assigned; 0 = no client of this source has been let into the group yet.
         self.assignments = 0
-        #: Whether the group has given this client its share, which may be none.
+        #: Whether the group has assigned this client its share, which may be empty.
         self.in_group = False
-        #: The credentials were good: brokers have answered. That they are good for the group is known by `assignments`.
+        #: Brokers have accepted the credentials. `assignments` tells whether these allow the group, too.
         self.connected = False
         #: How many commits have no answer yet.
         self.commits_under_way = 0
-        #: What only a person can cure, until it is raised.
+        #: The error that the next poll raises.
         self.trouble: SourceError | None = None
         self._folding = Folding(SYSTEM_CLOCK)
-        #: When the client had lost all of its brokers, last.
+        #: When the client last had no connection to any broker.
         self.all_down_at = -math.inf
-        #: What is ridden out, and when it was told.
+        #: Code and call of a lasting error -> when it was last reported.
         self._told_at: dict[tuple[int, str], float] = {}
         self._fates: list[tuple[dict[Partition, int], dict[Partition, CommitFate]]] = []
 
     def of_this_client(self, call: Callable[..., object], arguments: int) -> Callable[..., Any]:
-        """`call`, for as long as the source has no other client: one that was given up may go on to call."""
+        """Wrap a callback of the current client: it does nothing once the source has another client, since a client
+        that was given up may go on calling.
+
+        Args:
+            call: the callback.
+            arguments: how many it gets.
+        """
         number = self.clients
 
         def unless_given_up(*args: object) -> None:
@@ -131,11 +137,11 @@ class Callbacks:
         return self.shield.around(unless_given_up, arguments)
 
     def applications(self, name: str, call: Callable[..., object]) -> Callable[..., object]:
-        """A callback of the application's configuration, for the client."""
+        """Wrap a callback of the application's configuration, for the client."""
         return guarded(name, call)
 
     def given_up(self) -> None:
-        """Lose what the client had; nothing that it calls counts from now on."""
+        """Report the client's partitions as lost; its callbacks are dropped from now on."""
         self.clients += 1
         self.commits_under_way = 0
         self.in_group = False
@@ -144,7 +150,8 @@ class Callbacks:
 
     # ---- the group
     def on_assign(self, consumer: Consumer, came: list[TopicPartition]) -> None:
-        """Ask the engine where each begins; what it holds back is assigned paused."""
+        """Ask the engine for the offset at which each partition begins; partitions that it holds back are assigned
+        paused."""
         partitions = partitions_of(came)
         self.assigned.update(partitions)
         self.assignments += 1
@@ -155,13 +162,13 @@ class Callbacks:
         except BaseException:
             self.listener.torn(partitions, ())
             raise
-        finally:  # if a signal handler raises there, the client would begin by itself, where auto.offset.reset says
+        finally:  # also if a signal's handler raises above: otherwise the client would begin by auto.offset.reset
             self._assign(consumer, partitions, starts)
 
     def _assign(self, consumer: Consumer, partitions: list[Partition], starts: Mapping[Partition, Start]) -> None:
-        # Offsets go into the assign call: a seek right after it races with the fetcher's own start. Where none is known
-        # yet, the log's start does: the committed one would be asked of the coordinator, and if its answer comes after
-        # our seek, the fetcher is stranded (librdkafka #5591).
+        # Offsets go into the assign call: a seek right after it races with the fetcher's start. If an offset is not
+        # known yet, assign the log's start: without it the client asks the coordinator for the committed offset, and if
+        # that answer comes after our seek, the fetcher is stranded (librdkafka #5591).
         offsets = {one: _BEGINNING if start.offset is None else start.offset for one, start in starts.items()}
         held = [one for one in partitions if starts[one].hold]
         try:
@@ -170,17 +177,17 @@ class Callbacks:
             else:
                 consumer.assign(topic_partitions(partitions, offsets))
             consumer.pause(topic_partitions(held))
-            # A partition that was paused when it went comes back paused.
+            # A partition that was paused when it was revoked comes back paused.
             consumer.resume(topic_partitions(one for one in partitions if not starts[one].hold))
         except KafkaException as error:
             self._out_of_step(error, "taking partitions over")
 
     def on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        """The engine drains, commits and lets go; then the client does."""
+        """Have the engine drain, commit and let go; then unassign at the client."""
         self._let_go(consumer, gone, self.listener.revoked)
 
     def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        """Note partitions that are others' already: the group goes on without this member."""
+        """Note partitions that other members own already: the group goes on without this one."""
         self.in_group = False
         self._let_go(consumer, gone, self.listener.lost)
 
@@ -206,7 +213,8 @@ class Callbacks:
             self._out_of_step(error, "letting partitions go")
 
     def _out_of_step(self, error: KafkaException, what: str) -> None:
-        """The client and we would disagree about who has what: the app stops, unless the client is finished anyway."""
+        """Client and engine may now disagree about the assignment: stop the app, unless the client is finished
+        anyway."""
         found = faults.as_source_error(error.args[0], what)
         if found.retriable and not isinstance(found, SourceFatal):
             found = SourceError(f"{found}; which partitions the client has now is unknown: restart this process")
@@ -214,20 +222,20 @@ class Callbacks:
 
     # ---- commits
     def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        """Keep the outcome until the next poll: inside a rebalance the engine is not to be surprised."""
+        """Keep the outcome until the next poll: the engine gets no outcomes in the middle of a rebalance."""
         self.commits_under_way -= 1
         sent = {Partition(one.topic, one.partition): one.offset for one in offsets}
         fates = {Partition(one.topic, one.partition): self._fate(one.error or error) for one in offsets}
         self._fates.append((sent, fates))
 
     def not_sent(self, error: KafkaError, offsets: Mapping[Partition, int]) -> None:
-        """A commit that did not even leave the client."""
+        """Note a commit that the client has refused to send."""
         self._fates.append((dict(offsets), dict.fromkeys(offsets, self._fate(error))))
 
     def tell_commits(self) -> None:
-        """Tell the engine what became of its commits."""
+        """Pass the outcomes of commits to the engine."""
         while self._fates:
-            self.listener.committed(*self._fates[0])  # noted twice does no harm, and not at all would
+            self.listener.committed(*self._fates[0])  # removed afterwards: twice does no harm, not at all would
             self._fates.pop(0)
 
     def _fate(self, error: KafkaError | None) -> CommitFate:
@@ -240,7 +248,7 @@ class Callbacks:
 
     # ---- errors
     def on_error(self, error: KafkaError) -> None:
-        """Of the client as a whole, such as refused credentials."""
+        """Handle an error of the client as a whole, such as refused credentials."""
         if faults.cure_of(error) is faults.Cure.PERSON:
             self.met(error, f"talking to Kafka at {self._brokers}")
         else:
@@ -249,8 +257,8 @@ class Callbacks:
             self.error_cb(error)
 
     def ridden_out(self, error: KafkaError) -> None:
-        """Tell now and then what the client gets over by itself: it meets the same again and again while brokers are
-        away. That all of them are is raised by the next poll; one by one they are not told of then."""
+        """Log, from time to time, an error that the client gets over by itself: it repeats while brokers are down. If
+        all brokers are down, the next poll raises that, and single ones are not logged meanwhile."""
         now, where = SYSTEM_CLOCK.now(), f"Kafka at {self._brokers}"
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - librdkafka's name
             if now - self.all_down_at > 2 * EVERY_S and self._folding.says(error.name()) is not None:
@@ -263,20 +271,22 @@ class Callbacks:
             self.trouble = self.trouble or found
 
     def take_trouble(self) -> SourceError | None:
-        """The trouble that has to be raised, once."""
+        """Return the error to raise, and forget it."""
         trouble, self.trouble = self.trouble, None
         return trouble
 
     def passes(self, error: KafkaError) -> bool:
-        """Whether an error that a person has to cure is waited for: one topic's, or of rights that we had already. Who
-        has worked for days does not stop because a password is changed, or a broker has not loaded its users yet."""
+        """Whether the app waits until a person has cured this error: it is about one topic, or about rights that this
+        process had before. An app that has worked for days does not stop because a password is changed, or because a
+        broker has not loaded its users yet."""
         if faults.is_about_a_topic(error):
             return True
         let_in = self.assignments > 0 or (self.connected and faults.is_about_credentials(error))
         return let_in and faults.is_about_rights(error)
 
     def met(self, error: KafkaError, what: str) -> None:
-        """An error that the next poll raises: it stops the app, or is told now and then while it lasts."""
+        """Note an error that only a person cures. The next poll raises it: it stops the app, or, if the app waits, it
+        is reported from time to time while it lasts."""
         if faults.cure_of(error) is not faults.Cure.PERSON:
             return
         found = faults.as_source_error(error, what)
@@ -291,14 +301,14 @@ class Callbacks:
 
 
 def partitions_of(ones: Iterable[TopicPartition]) -> list[Partition]:
-    """From the binding's kind to ours."""
+    """Convert the binding's partitions to ours."""
     return [Partition(one.topic, one.partition) for one in ones]
 
 
 def topic_partitions(
     partitions: Iterable[Partition], offsets: Mapping[Partition, int] | None = None
 ) -> list[TopicPartition]:
-    """From our kind to the binding's."""
+    """Convert our partitions to the binding's. Args: offsets: those to put in; None = none."""
     if offsets is None:
         return [TopicPartition(one.topic, one.number) for one in partitions]
     return [TopicPartition(one.topic, one.number, offsets[one]) for one in partitions]

@@ -1,4 +1,4 @@
-"""Calls that a KafkaConsumer hands on to the client as they are, one at a time."""
+"""Calls that a KafkaConsumer passes on to the client unchanged, one at a time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka.messages import MessageSource
     from holdfast.plugin.own_loop.driven import Driven
 
-#: How long a call waits in turn for others that asked before it, and how long at most: then one of them was torn.
+#: How often a call checks whether others that asked before it have had their turn, and how many times at most: after
+#: that, one of them was interrupted.
 _GIVEN_S, _TIMES = 0.001, 100
 
 
 class ClientCalls:
-    """The part of a `KafkaConsumer` that the engine has nothing to do with."""
+    """The methods of a `KafkaConsumer` that do not concern the engine."""
 
     _source: MessageSource
     _driven: Driven
@@ -36,7 +37,7 @@ class ClientCalls:
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        """The log's bounds, as the client knows them."""
+        """The log's low and high offsets, as the client knows them."""
         with self._turn():
             return self._source.client.get_watermark_offsets(partition, timeout=timeout, cached=cached)
 
@@ -52,8 +53,8 @@ class ClientCalls:
             return [one for one in self._source.assignment() if Partition(one.topic, one.partition) not in left_out]
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """The committed offsets, as the client reads them: none where a group has only begun, and without our mark in
-        the metadata."""
+        """The committed offsets, as the client reads them: without our mark in the metadata, and without an offset that
+        holdfast has committed only to begin there."""
         with self._turn():
             return self._source.callbacks.commits.read(self._source.client.committed(partitions, timeout=timeout))
 
@@ -69,8 +70,8 @@ class ClientCalls:
             return self._source.client.cluster_id(timeout=timeout)
 
     def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - as the client has it
-        """The group's metadata, as the client has it, for a producer's transactions. From then on the offsets that
-        these commit say what is done."""
+        """The group's metadata, as the client has it, for a producer's transactions. From then on offsets that these
+        transactions commit are taken for done."""
         with self._turn():
             self._driven.family.ours.commits.others_commit = True
             return self._source.client.consumer_group_metadata()
@@ -96,8 +97,8 @@ class ClientCalls:
 
     @contextmanager
     def _one_call(self) -> Iterator[None]:
-        """Calls come in the order in which they were asked for: a loop that polls again at once would have the lock
-        again before a thread that waits for it has woken up, and again, for as long as nothing comes."""
+        """Run calls in the order of their requests. Otherwise a loop that polls again at once would take the lock
+        before a waiting thread has woken up, again and again, as long as no record comes."""
         asking, me = self._asking, get_ident()
         for _ in range(_TIMES):
             if not asking or self._driven.inside:
@@ -112,13 +113,13 @@ class ClientCalls:
         finally:
             asking.discard(me)
 
-    # ---- what the client needs to be told, and this does by itself
+    # ---- calls that a client needs, and that are not needed here
     def unassign(self) -> None:
-        """Nothing: on return from on_revoke and on_lost the partitions go by themselves."""
+        """Do nothing: after on_revoke and on_lost the partitions are unassigned without this call."""
         with self._turn():
             pass
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Nothing, as in `unassign`."""
+        """Do nothing, as `unassign`."""
         with self._turn():
             partitions_given(partitions)

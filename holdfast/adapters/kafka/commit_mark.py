@@ -1,17 +1,17 @@
-"""The mark that our commits carry in their metadata: ours, for that very offset, of that very topic.
+"""The mark in the metadata of our commits: it tells that the commit is ours, with this very offset and topic.
 
     holdfast:1:<offset>:<topic id>:<store id>:<cluster id>[:<metadata of a loop's own commit>]
 
-| the committed offset | so it is |
+| the committed offset | what it is taken for |
 |---|---|
-| has no mark, or that of another offset | set by somebody: a reset, a tool that moves groups |
-| is of another topic of that name, in another cluster | copied with its mark, as MirrorMaker does: as above |
-| is of another topic of that name, in this cluster, or one that is not said | of one that was deleted since: as none |
+| without a mark, or with the mark of another offset | set by an operator or another tool: a reset |
+| with the mark of another topic of that name, in another cluster | copied with its mark, as MirrorMaker does: a reset |
+| with the mark of another topic of that name, in this cluster or an unknown one | of a deleted topic: as no offset |
 | else | ours |
 
-Ids that are missing, since a broker has none or an earlier version wrote none, say nothing. Of one topic by its id, the
-cluster says nothing either: it may have got another name. The store's id says which store of claims its member had, and
-never makes a reset; what comes behind the cluster's is a later version's.
+Missing ids (a broker has none, or an earlier version wrote none) decide nothing. If the topic ids are equal, the
+cluster's id decides nothing either: the cluster may have got another name. The store's id names the member's store of
+claims, and never makes a reset. Fields after the cluster's id belong to later versions.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 
 _MARK = "holdfast:1"
-#: So many partitions are named in one line.
+#: Partitions that one log line names at most.
 _NAMED = 5
 
 
 class Identity(NamedTuple):
-    """Which topic of which cluster a name stands for; "" = not known."""
+    """A topic's id and its cluster's; "" = not known."""
 
     topic_id: str
     cluster: str
 
 
 class _Said(NamedTuple):
-    """A mark, as it is written."""
+    """The fields of a mark."""
 
     offset: str
     of: Identity
@@ -54,18 +54,18 @@ class _Said(NamedTuple):
 
 
 class CommitMark:
-    """Knows the topics' ids, as they were when names were last asked for. One thread."""
+    """Writes and reads marks, with the topics' ids as of the last call of `position_names`. One thread."""
 
     def __init__(self, group: str, ids: TopicIds, store_id: Callable[[], str]) -> None:
         self._group, self._ids, self._store_id = group, ids, store_id
-        #: By topic.
+        #: Topic -> its id.
         self.ids: dict[str, str] = {}
         self._cluster = ""
-        #: By partition, as of when that one was named: who has it goes by that name until it is taken over anew.
+        #: Partition -> its identity at its last takeover: an owner uses its position's name until the next one.
         self._named: dict[Partition, Identity] = {}
-        #: What a loop has committed with that offset, as metadata of its own.
+        #: Returns the metadata that a loop has committed with an offset.
         self.note: Callable[[Partition, int], str] = lambda *_: ""
-        #: What was decided of marks that are of another topic, each to be told once; those that were told.
+        #: Decisions about marks of another topic, with their partitions, to be logged once; and those logged already.
         self._decided: dict[str, list[str]] = {}
         self._told: set[tuple[str, int, int]] = set()
 
@@ -85,22 +85,22 @@ class CommitMark:
         return names
 
     def on(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
-        """Mark offsets for a commit. Of a topic that was made again, each partition is another's only from when it was
-        named anew: an offset of the log before with the id of the log after would pass over what lies there."""
+        """Mark offsets for a commit. After a topic was deleted and made again, each partition gets the new id at its
+        next takeover: an offset of the old log with the id of the new one would skip records."""
         return [
             TopicPartition(partition.topic, partition.number, offset, self._of(partition, offset))
             for partition, offset in offsets.items()
         ]
 
     def read(self, reply: TopicPartition) -> Committed | None:
-        """Read a committed offset and its mark; None = nothing is committed. `tell` what was decided."""
+        """Read a committed offset and its mark; None = nothing is committed. `tell` logs the decisions."""
         if reply.offset < 0:
             return None
         said = _said(reply.metadata)
         if said is None:
             return Committed(reply.offset, ours=False)
         there, here = said.of, Identity(self.ids.get(reply.topic, ""), self._cluster)
-        copied = said.offset != str(reply.offset)  # and set elsewhere in the log, by who kept the metadata
+        copied = said.offset != str(reply.offset)  # another tool has set the offset, and kept the metadata
         if there.topic_id != here.topic_id or not here.topic_id:
             another = bool(there.topic_id and here.topic_id)
             if there.cluster and here.cluster and there.cluster != here.cluster:
@@ -114,7 +114,7 @@ class CommitMark:
         return Committed(reply.offset, not copied, store="" if copied else said.store)
 
     def tell(self) -> None:
-        """Tell what was decided of commits of ours that are of another topic, in one line each."""
+        """Log the decisions about our commits of another topic, one line each."""
         for decided, partitions in self._decided.items():
             more = f" and {len(partitions) - _NAMED} more" if len(partitions) > _NAMED else ""
             _log.warning(
@@ -141,12 +141,12 @@ class CommitMark:
 
 
 def is_marked(reply: TopicPartition) -> bool:
-    """Whether a commit of ours left it, of whatever topic of that name."""
+    """Whether the offset was committed by us, for any topic of that name."""
     return (reply.metadata or "").startswith(f"{_MARK}:")
 
 
 def note_in(reply: TopicPartition) -> str:
-    """A loop's own metadata, of a commit with our mark; "" = none."""
+    """A loop's own metadata in a commit with our mark; "" = none."""
     return (reply.metadata or "").removeprefix(f"{_MARK}:").split(":", 4)[4:][0] if _has_note(reply) else ""
 
 
@@ -163,5 +163,5 @@ def _said(metadata: str | None) -> _Said | None:
 
 
 def _plain(cluster: str) -> str:
-    """A cluster may have been named by hand."""
+    """A cluster's id without colons: it may have been chosen by hand."""
     return cluster.replace(":", "_")

@@ -1,7 +1,7 @@
-"""The consumer's configuration, held against the promise before any client exists. Pure: no client, no I/O.
+"""The check of a consumer's configuration before any client exists. Pure: no client, no I/O.
 
 A value that contradicts the promise raises SettingError; one that only serves badly becomes a Finding, which
-KafkaSource logs. What the user says nothing about, and what follows from the broker, is added by `emission.emit`.
+KafkaSource logs. `emission.emit` adds the values that the user has not set, and those that depend on the broker.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ CLASSIC_ONLY = {
     "group.protocol.type": "it has one value only, leave it out",
 }
 
-# holdfast commits by itself, after the work. Left to the client, offsets are committed of work that is not done.
+# holdfast commits by itself, after the work. With these flags the client commits offsets of work that is not done.
 _OWN_FLAGS = ("enable.auto.commit", "auto.commit.enable", "enable.auto.offset.store")
 
-#: Of auto.offset.reset, the client's own words.
+#: The client's values of auto.offset.reset.
 _BEGINNINGS = frozenset({"smallest", "earliest", "beginning", "largest", "latest", "end", "error"})
 
-# Callbacks by which the engine learns of the group. An application hears of the same by events.
+# Callbacks that the engine needs itself. An application gets events instead.
 _OWN_CALLBACKS = {
     "on_commit": "leave it out: holdfast commits; watch it with an observer",
     "offset_commit_cb": "leave it out: holdfast commits; watch it with an observer",
@@ -62,7 +62,7 @@ class GroupProtocol(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A setting that works and serves badly."""
+    """A setting that works, but serves badly."""
 
     field: str
     value: object
@@ -102,7 +102,7 @@ class CheckedConfig:
 
 
 def check(conf: Mapping[str, object], assignment: Assignment | None) -> CheckedConfig:
-    """Hold a configuration for `confluent_kafka.Consumer` against the promise. Raises SettingError."""
+    """Check a configuration for `confluent_kafka.Consumer` against the promise. Raises SettingError."""
     if assignment not in ("sticky", "keep", None):
         raise SettingError("assignment", assignment, "use 'sticky', 'keep' or leave it out")
     mine = _as_read(conf)
@@ -129,13 +129,13 @@ def check(conf: Mapping[str, object], assignment: Assignment | None) -> CheckedC
 
 
 def check_drain(checked: CheckedConfig, drain_timeout_s: float) -> None:
-    """A drain happens between two polls, so it has to end before the client counts as stuck. Raises SettingError."""
+    """Check that a drain ends before max.poll.interval.ms, since it happens between two polls. Raises SettingError."""
     if (misfit := budget.drain_fits(drain_timeout_s, checked.max_poll_ms)) is not None:
         raise misfit.error()
 
 
 def shorter_drain(checked: CheckedConfig, drain_s: float) -> Finding | None:
-    """Tell that a drain which nobody has set is shorter than the default; None = it is not."""
+    """The finding that the drain, which the user has not set, is shorter than the default; None = it is not."""
     if drain_s >= budget.DEFAULT_DRAIN_S:
         return None
     return Finding(
@@ -148,8 +148,8 @@ def shorter_drain(checked: CheckedConfig, drain_s: float) -> Finding | None:
 
 
 def _as_read(conf: Mapping[str, object]) -> dict[str, object]:
-    """A copy as the client reads it: None says nothing, and a group's name is what str() makes of it. Brokers are named
-    by bootstrap.servers alone."""
+    """A copy as the client reads it: without values that are None, with the group's id as text, and with the brokers as
+    bootstrap.servers only."""
     mine = {name: value for name, value in conf.items() if value is not None}
     if "group.id" in mine:
         mine["group.id"] = str(mine["group.id"])
@@ -173,7 +173,7 @@ def _check_names(conf: Mapping[str, object]) -> None:
 
 def _check_owned(conf: Mapping[str, object]) -> None:
     if "default.topic.config" in conf:
-        # Its content would pass by every check below. (No value in the message: it is a dictionary of anything.)
+        # Its content would bypass every check below. (No value in the message: it is a dictionary of anything.)
         raise SettingError("default.topic.config", "...", "write its properties beside the others")
     for name, remedy in _OWN_CALLBACKS.items():
         if name in conf:
@@ -212,7 +212,7 @@ def _strategies(conf: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _check_sticky(conf: Mapping[str, object], protocol: str | None) -> None:
-    """`sticky` means that holdfast chooses: what is chosen already has to be the same."""
+    """With `sticky` holdfast chooses: settings that choose already have to agree."""
     strategy, assignor = conf.get("partition.assignment.strategy"), conf.get("group.remote.assignor")
     if strategy is not None:
         raise SettingError(

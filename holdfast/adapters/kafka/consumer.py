@@ -1,7 +1,7 @@
 """KafkaConsumer: way 2, around a loop that exists already. A drop-in for `confluent_kafka.Consumer`.
 
-The methods, their arguments and results are the client's; what differs is said at each. Underneath is the engine of
-`Holdfast`, driven by the loop's own calls: `holdfast/plugin/own_loop/driven.py`.
+The methods, their arguments and results are the client's; each method's docstring says what differs. Underneath is the
+engine of `Holdfast`, driven by the loop's own calls: `holdfast/plugin/own_loop/driven.py`.
 """
 
 from __future__ import annotations
@@ -52,38 +52,38 @@ _MOMENT_S = 0.1
 
 
 class KafkaConsumer(ClientCalls, LoopSeen):
-    """`confluent_kafka.Consumer` for a loop that is to keep its grip.
+    """`confluent_kafka.Consumer` with holdfast's drains, fences and dedup, for a loop that exists already.
 
-    Records that are done already are not returned. What moves away is marked and committed before it goes. A loop
-    that does not poll within max.poll.interval.ms loses its membership as before: `Holdfast` is for that.
+    Records that are done already are not returned. Before a partition is revoked, its done records are marked and
+    committed. A loop that does not poll within max.poll.interval.ms loses its membership as with the client; `Holdfast`
+    polls while handlers run.
 
-    As with the client, one call runs at a time: another thread's waits for it. `done`, `again` and `processing` are
-    the exception, any thread may call them at any time.
+    As with the client, one call runs at a time, and a call of another thread waits for it. Exceptions are `done`,
+    `again` and `processing`: any thread may call them at any time.
 
     Args:
-        conf: as for `confluent_kafka.Consumer`. enable.auto.commit and enable.auto.offset.store say when a record is
-            done (see `done_when`); the commits themselves are ours.
-        claims: where claims live; None goes without (see `Holdfast`).
-        key: what makes two records the same piece of work, for all topics or by topic; see `Holdfast.handler`. A key
-            that another member has in hand holds up its partition until that one has ended.
-        scope: what a key is unique in; by default the group and the topic.
-        done_when: "next_poll": what was returned is done when the loop polls again (or commits). "commit": what the
-            loop commits (or stores) is done; what it has not committed of a partition that goes, the next owner
-            handles. "explicit": what the loop says by `done` or `processing`; the next owner waits for the rest.
-            By default as `conf` has it: "commit" where it turns enable.auto.commit or enable.auto.offset.store off,
-            else "next_poll".
+        conf: as for `confluent_kafka.Consumer`. enable.auto.commit and enable.auto.offset.store decide when a record is
+            done (see `done_when`); holdfast makes the commits.
+        claims: the store of claims; None = no store (see `Holdfast`).
+        key: what makes two records the same piece of work, for all topics or by topic; see `Holdfast.handler`. A record
+            whose key another member has in hand holds up its partition until that member's record has ended.
+        scope: the scope in which a key is unique; by default the group and the topic.
+        done_when: "next_poll": returned records are done when the loop polls again (or commits). "commit": records that
+            the loop commits (or stores) are done; after a revoke the next owner handles those not committed.
+            "explicit": records are done by `done` or `processing`; the next owner waits for the others. By default from
+            `conf`: "commit" if it turns enable.auto.commit or enable.auto.offset.store off, else "next_poll".
         assignment: as for `KafkaSource`; "sticky" asks the broker, so the construction may take a moment.
         static_id: as for `KafkaSource`.
         leave: as for `KafkaSource`.
-        settings: see `Settings`; what is about workers and handlers has no meaning here. By default a record without
-            its key is protected by its position alone (`missing_key="position"`); with "error" `poll` raises
-            KeyMissing at its turn.
+        settings: see `Settings`; settings of workers and handlers have no effect here. By default a record without its
+            key is protected by its position alone (`missing_key="position"`); with "error" `poll` raises KeyMissing
+            when it would return that record.
         observers: see `holdfast.plugin.ports.Observer`.
-        audit: see `Holdfast`. What the loop says is done is told as handled.
+        audit: see `Holdfast`. Records that the loop reports as done count as handled.
 
     Raises:
         SettingError: names the property, its value and the remedy; it is a KafkaException too.
-        KafkaException: as the client; with "sticky" also where the broker gives no answer.
+        KafkaException: as the client; with "sticky" also if the broker gives no answer.
     """
 
     @known_arguments(claims=A_STORE)
@@ -138,7 +138,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         self._source.build(Deadline(settings.startup_timeout_s))
 
     def interrupted_by(self, nobody_waits: Callable[[], bool]) -> None:
-        """A `poll` that waits returns as soon as that is true: for those who wrap this."""
+        """Have a waiting `poll` return as soon as this function returns true: for wrappers of this class."""
         callbacks = self._source.callbacks
         self._driven.interrupted = lambda: bool(
             self._offsets.tellable is not None or callbacks.raised or nobody_waits()
@@ -155,11 +155,12 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         on_revoke: Callable[[Any, list[TopicPartition]], object] | None = None,
         on_lost: Callable[[Any, list[TopicPartition]], object] | None = None,
     ) -> None:
-        """Subscribe as the client does: no broker is waited for. The first call reaches the store, so it may block for
-        `Settings.startup_timeout_s`.
+        """Subscribe as the client does, without waiting for a broker. The first call reaches the store, so it may block
+        for `Settings.startup_timeout_s`.
 
-        on_assign is called when the partitions are assigned; an `assign` of other offsets in it is a `seek` to them;
-        on_revoke before anything goes, so what it commits or calls done counts; on_lost as the client's.
+        on_assign is called when the partitions are assigned; an `assign` of other offsets in it is a `seek` to them.
+        on_revoke is called before anything is handed over, so that records which it commits or reports as done count.
+        on_lost is called as by the client.
 
         Raises:
             StoreError: the store refuses, or does not answer.
@@ -177,17 +178,17 @@ class KafkaConsumer(ClientCalls, LoopSeen):
                 self._joined = True
 
     def unsubscribe(self) -> None:
-        """Unsubscribe as the client does: the next poll revokes what was assigned."""
+        """Unsubscribe as the client does: the next poll revokes the assigned partitions."""
         with self._turn():
             self._source.unsubscribe()
 
     # ---- records
     def poll(self, timeout: float | None = -1) -> Message | None:
-        """Return the next message, or one that carries an error, or None when the time is over. Seconds; -1 and None
-        wait for ever (Ctrl-C is seen).
+        """Return the next message, or one that carries an error, or None when the time is over. The timeout is in
+        seconds; -1 and None wait for ever (Ctrl-C ends the wait).
 
         Raises:
-            HoldfastError: what stopped the engine: the store refuses, the log cannot be read.
+            HoldfastError: the error that has stopped the engine: the store refuses, the log cannot be read.
             KeyMissing: see `settings`.
         """
         with self._driven.lock:
@@ -201,14 +202,14 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             return next(iter(self._take(1, timeout)), None)
 
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
-        """Return as many messages as asked for, or those that have come when the time is over. Raises as `poll`."""
+        """Return the number of messages asked for, or those that have come when the time is over. Raises as `poll`."""
         with self._turn():
             check_count(num_messages)
             return self._take(num_messages, timeout) if num_messages else []
 
     def done(self, message: Message | None = None) -> None:
-        """Note a message as handled; None: all that were returned. Any thread. A message that is not in hand any more
-        (its partition was lost, say) is passed over in silence."""
+        """Note a message as handled; None: all returned messages. Any thread. A message that is not in hand any more
+        (because its partition was lost, for example) is ignored."""
         if message is None and self._driven.done_when == "next_poll":
             with self._turn():
                 self._driven.end_all()
@@ -252,23 +253,24 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
-        """Commit as the client does, and note what is done: the message and all before it in its partition; what lies
-        below the offsets; without either, all that was returned (with enable.auto.offset.store=false: what was stored).
+        """Commit as the client does, and note records as done: the message and all before it in its partition; all
+        records below the offsets; without either, all returned records (with enable.auto.offset.store=false: the stored
+        ones).
 
-        What is committed is where the partition stands: not further than the first record that is not done (with
-        "explicit", of another thread, say), and not further back than what is done: to read something again, `seek`.
-        With asynchronous=False, while the store is away, it waits for it, ten seconds at most.
+        The committed offset is the partition's watermark: not beyond the first record that is not done (with "explicit"
+        another thread may still have one), and not below the done records: to read records again, `seek`. With
+        asynchronous=False the call waits for a store that is down, ten seconds at most.
 
         Raises:
-            KafkaException: as the client; _NO_OFFSET: nothing to commit; _ASSIGNMENT_LOST: not ours (any more);
-                _TIMED_OUT: the store gives no answer, so that what is done cannot be committed yet.
+            KafkaException: as the client; _NO_OFFSET: nothing to commit; _ASSIGNMENT_LOST: the partition is not ours
+                (any more); _TIMED_OUT: the store gives no answer, so done records cannot be committed yet.
         """
         with self._turn():
             if message is not None and offsets is not None:
                 raise ValueError("message and offsets are mutually exclusive")
             if message is not None:
                 check_message(message, "commit")
-            if not self._joined:  # of no group: the broker decides, and members take it for somebody's reset
+            if not self._joined:  # not in the group: the broker decides, and members take the commit for a reset
                 how: dict[str, Any] = {"asynchronous": asynchronous, "offsets": offsets, "message": message}
                 return cast("list[TopicPartition] | None", self._source.client.commit(**how))
             named = [behind(message)] if message is not None else offsets
@@ -280,8 +282,8 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             return self._offsets.commit(below, asynchronous=asynchronous, by_offsets=offsets is not None)
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
-        """Note as done the message and all before it, or what lies below the offsets. The consumer commits it by the
-        clock, and in any case before its partition goes.
+        """Note as done the message and all before it, or all records below the offsets. The consumer commits them at
+        its interval, and always before their partition is revoked.
 
         Raises:
             KafkaException: as the client; _STATE: none of the partitions is ours (any more).
@@ -296,14 +298,14 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             self._offsets.store(message, offsets, allowed=self._stored_only)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """The positions: behind the last record that was returned."""
+        """The positions: the offset after the last returned record."""
         with self._turn():
             return [self._offsets.position(one) for one in partitions_given(partitions)]
 
     def seek(self, partition: TopicPartition) -> None:
-        """Seek as the client does: the loop reads on from there. What was returned before that offset and is not done
-        stays undone, and in the loop's hands; what is done from there on is returned again. Only an offset below all
-        that is not done is a reset: the group remembers it. It takes effect in polls to come.
+        """Seek as the client does: the loop reads on from there. Returned records below that offset that are not done
+        stay in the loop's hands; done records from there on are returned again. Only an offset below all undone records
+        is a reset, which the group remembers. The seek takes effect in later polls.
 
         Raises:
             KafkaException: the partition is not ours.
@@ -313,8 +315,8 @@ class KafkaConsumer(ClientCalls, LoopSeen):
 
     # ---- the assignment
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Inside of on_assign: which of the partitions to read, and where to begin, as with the client. Elsewhere it is
-        refused: what is assigned by hand does not move, and needs no holdfast.
+        """Choose, inside of on_assign, which of the partitions to read and where to begin, as with the client.
+        Elsewhere it is refused: partitions that are assigned by hand do not move, and need no holdfast.
 
         Raises:
             SettingError: outside of on_assign.
@@ -336,7 +338,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         self.assign(partitions)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        """Pause partitions, also over a rebalance: until `resume`. Those that are not assigned are passed over, as by
+        """Pause partitions until `resume`, also over a rebalance. Partitions that are not assigned are ignored, as by
         the client."""
         with self._turn():
             self._driven.user.hold(
@@ -344,7 +346,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             )
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Resume partitions. One that is not assigned (any more) is not held either when it comes back."""
+        """Resume partitions. A partition that is not assigned (any more) is not paused when it comes back."""
         with self._turn():
             self._driven.user.let(partitions_of(partitions_given(partitions)))
 
@@ -352,9 +354,9 @@ class KafkaConsumer(ClientCalls, LoopSeen):
     def close(self) -> None:
         """Mark, commit, leave the group. Idempotent.
 
-        What was returned by the last poll is *not* done by that: whether the loop ended after its work or in the middle
-        of it cannot be known from here. A loop that has handled it says `commit()` or `done()` first, or in its
-        on_revoke, which is called first of all; else it runs again. Raises what on_revoke raised, when all is closed.
+        The records of the last poll do *not* become done by this: the loop may have ended after its work or in the
+        middle of it. A loop that has handled them calls `commit()` or `done()` before, or in its on_revoke, which is
+        called first of all; otherwise they run again. If on_revoke raises, its exception is raised when all is closed.
         """
         with self._one_call():
             if not self._closed:
@@ -369,7 +371,8 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         return self
 
     def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object) -> bool | None:
-        """A block that ends well has handled what was returned, unless it says so itself."""
+        """Close. With `done_when="next_poll"` a block that ends without an exception has handled all returned
+        records."""
         if exc_type is None and not self._closed and self._driven.done_when == "next_poll":
             self.done()
         self.close()
@@ -384,7 +387,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             records = cast("Sequence[MessageRecord]", self._driven.take(at_most, timeout_s))
             for record, error in self._driven.user.unfit:
                 failed = cast("MessageRecord", record)
-                failed.failure = failed.failure or error  # what could not be deserialised has no key to be judged by
+                failed.failure = failed.failure or error  # a failed deserialisation comes first: it has left no key
             messages = [record.message for record in self._returned(records)]
         else:
             messages = [told]
@@ -393,7 +396,8 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         return messages
 
     def _take_unjoined(self, deadline: Deadline) -> list[Message]:
-        """A moment at a time, since nobody else's call runs while the client waits. Its `consume` sees no Ctrl-C."""
+        """Poll the client before the loop has subscribed: a tenth of a second at a time, since calls of other threads
+        wait meanwhile. Not by the client's `consume`, which does not see Ctrl-C."""
         while True:
             message = self._source.client.poll(deadline.left_s(_MOMENT_S))
             callbacks = self._source.callbacks
@@ -407,8 +411,8 @@ class KafkaConsumer(ClientCalls, LoopSeen):
                 return []
 
     def _returned(self, records: Sequence[MessageRecord]) -> Sequence[MessageRecord]:
-        """The records that the loop gets now; the others come with its next call. Raises what the loop's callbacks
-        raised; or what is wrong with the first record, which counts as returned by that."""
+        """The records that the loop gets now; the others come with its next call. Raises the exception of a callback of
+        the loop, or the failure of the first record, which then counts as returned."""
         callbacks = self._source.callbacks
         error, callbacks.raised = callbacks.raised, None
         returned = next((at for at, record in enumerate(records) if record.failure is not None), len(records))

@@ -35,30 +35,31 @@ _log = logging.getLogger("holdfast.kafka")
 
 _OWN = {
     "acks": "all",
-    # Retries inside the client neither double nor reorder.
+    # The client's retries then neither duplicate nor reorder letters.
     "enable.idempotence": True,
-    # A letter that is given up here is sent again by the engine: the client must not hold on to it for 5 minutes.
+    # The engine sends a letter again that was given up here: the client must not hold it for 5 minutes, its default.
     "message.timeout.ms": 30_000,
-    # 30 s by default, before a missing topic is called missing. A topic made just now is known everywhere by then.
+    # How long a topic may be missing in metadata before the client calls it missing; 30 s by default. All brokers know
+    # a new topic by then.
     "topic.metadata.propagation.max.ms": 5_000,
-    # Letters are few and each is waited for. Each is a batch of its own: the broker measures batches, and one letter
-    # that is too large would take its neighbours along.
+    # Letters are few, and a worker waits for each. Each is a batch of its own: the broker's limit is for batches, and
+    # one letter that is too large would make its neighbours fail.
     "linger.ms": 0,
     "batch.num.messages": 1,
 }
 _UNLESS_SAID = {
-    # What could be fetched in one response (receive.message.max.bytes) can be sent: the broker's limit decides.
+    # A record that was fetched (receive.message.max.bytes) can be sent: the broker's limit decides.
     "message.max.bytes": 100_000_000,
     # Instead of librdkafka's own lines on standard error.
     "logger": ClientLog(),
 }
 
-#: Of letters that are too large as they are. The record's own producer may have compressed it: a topic's limit is about
-#: what is stored. zstd makes the least of it; a client sends uncompressed to brokers that do not know it (below 2.1).
+#: For letters that are too large uncompressed. The record's own producer may have compressed it: a topic's limit is for
+#: stored bytes. zstd compresses best; to brokers that do not know it (below 2.1) a client sends uncompressed.
 _PACKED = {"compression.type": "zstd", "compression.level": 9}
 _PACKED_ALIASES = ("compression.codec", "compression.type", "compression.level")
 
-#: What the target says of a letter and will say again, with what helps; beside the codes that only a person cures.
+#: Refusals that the target repeats at each try, with a remedy; in addition to the codes whose cure is a person.
 _SIZE = (
     "it was tried compressed and with fewer headers too: raise max.message.bytes of the topic (a letter is a little "
     'larger than its record, by its headers), give the handler letter_too_large="without_value", or let it deal with '
@@ -74,7 +75,7 @@ REFUSALS = {
 
 _POLL_S = 0.1
 _SLICE_S = 0.2
-# How long a topic may be missing before it counts as missing: a broker that makes topics itself needs a moment.
+# How long a topic may be missing before it counts as missing: a broker that creates topics by itself needs a moment.
 _MISSING_S = 3.0
 
 
@@ -84,8 +85,8 @@ def producer_conf(conf: Mapping[str, object]) -> dict[str, Any]:
 
 
 def packing_conf(conf: Mapping[str, object]) -> dict[str, Any]:
-    """A configuration of a producer that compresses letters. It takes those of any size: what counts is what they are
-    then."""
+    """The configuration of a producer that compresses letters. It takes letters of any size: the limit is for
+    compressed ones."""
     plain = {name: value for name, value in producer_conf(conf).items() if name not in _PACKED_ALIASES}
     return {**plain, **_PACKED, "message.max.bytes": _UNLESS_SAID["message.max.bytes"]}
 
@@ -94,32 +95,32 @@ class KafkaDeadLetters:
     """Sends letters with the consumer's credentials. One producer a process, made at the first use, and a second one at
     the first letter that is too large.
 
-    At least once: a letter that is not acknowledged is sent again by the engine, and may then be there twice: where its
-    answer got lost, or where its partition has moved meanwhile. While this client still holds it, it is not sent again.
-    `send` from any threads at once; `check` and `close` from one.
+    At least once: the engine sends a letter again that is not acknowledged, and it may then be there twice, if its
+    answer got lost or its partition has moved meanwhile. While this client still holds a letter, it is not sent again.
+    Any thread may call `send`; one thread calls `check` and `close`.
 
-    Locks: `_lock` guards the producer and its thread; nothing is called under it that waits for a broker.
+    Locks: `_lock` guards the producers; no call under it waits for a broker.
     """
 
     def __init__(self, conf: Mapping[str, object]) -> None:
         self._conf = dict(conf)
         self._where = addresses(conf)
         self._lock = threading.Lock()
-        #: By whether it compresses.
+        #: Whether it compresses -> the producer.
         self._running: dict[bool, _Running] = {}
         self._closed = False
-        #: Brokers have taken the credentials once. One that refuses them later may only be starting, or they are being
-        #: changed: as of the consumer's, that passes.
+        #: Brokers have accepted the credentials before. A later refusal passes: a broker may be starting, or the
+        #: credentials are being changed, as for the consumer.
         self._let_in = False
 
     def check(self, topics: Collection[str], deadline: Deadline) -> None:
-        """At the start: every target exists, or the broker makes it now (auto.create.topics.enable), as it would at the
-        first letter. Whether we may write there only a letter can tell.
+        """Check at the start that every target exists, or that the broker creates it now (auto.create.topics.enable),
+        as it would at the first letter. Only a letter can tell whether this user may write there.
 
-        Raises UnknownTopic, NotAuthorised, SourceUnavailable; SettingError where librdkafka refuses the configuration.
+        Raises UnknownTopic, NotAuthorised, SourceUnavailable; SettingError: librdkafka refuses the configuration.
         """
         running, missing, patience = self._start(), [], list[Deadline]()
-        for topic in topics:  # what the broker makes by itself it makes while the others are looked at
+        for topic in topics:  # the broker creates missing topics while the others are checked
             _topic_error(running.producer, topic, deadline.left_s(at_most=_SLICE_S))
         for topic in sorted(topics):
             try:
@@ -137,11 +138,12 @@ class KafkaDeadLetters:
         check_topics(self._conf, delays, origins, deadline)
 
     def send(self, letter: Letter, deadline: Deadline) -> None:
-        """Return when the letter is acknowledged. One that is too large goes compressed, and then with fewer headers.
+        """Return when the letter is acknowledged. A letter that is too large is sent compressed, and then with fewer
+        headers.
 
         Raises:
-            DeadLetterError: not acknowledged by the deadline; it may arrive yet. Send it again.
-            LetterTooLarge: in no form it is small enough.
+            DeadLetterError: not acknowledged by the deadline; it may still arrive. Send it again.
+            LetterTooLarge: it is too large in each form.
             DeadLetterRefused: the target will never take it (missing topic, no access).
         """
         what = f"dead letter of {letter.record.partition}@{letter.record.offset} to {letter.topic} at {self._where}"
@@ -157,7 +159,7 @@ class KafkaDeadLetters:
             raise self._failure(error, what, running) from KafkaException(error)
 
     def _produce(self, running: _Running, letter: Letter, form: Form, what: str, left: Deadline) -> KafkaError | None:
-        """Send a letter. Returns the error of client or broker; None = the letter is there. Raises DeadLetterError: no
+        """Send a letter. Returns the error of client or broker; None = it is acknowledged. Raises DeadLetterError: no
         answer."""
         record, size = letter.record, (len(form.value or b""), len(form.headers))
         name = LetterName(letter.topic, record.partition, record.offset, size)
@@ -175,18 +177,18 @@ class KafkaDeadLetters:
             except KafkaException as error:
                 refusal: KafkaError = error.args[0]
                 return refusal
-            except BufferError as error:  # as many letters wait as the client holds
+            except BufferError as error:  # the client's queue is full
                 raise DeadLetterError(f"{what}: the producer's queue is full; it is tried again") from error
         if not answer.known.wait(left.left_s()):
             running.under_way.give_up(name, answer)
-            # What the client met on its way (a closed port, a refused password) says more than that time has passed.
+            # The client's last error (a closed port, a refused password) tells more than the timeout.
             met = f" ({running.met.str()})" if running.met is not None else ""
             raise DeadLetterError(f"{what}: not acknowledged within {left.budget_s:g} s{met}; it is tried again")
         self._let_in = self._let_in or answer.error is None
         return answer.error
 
     def close(self, deadline: Deadline) -> None:
-        """Wait for what is under way, then give the connections back. Idempotent; `send` raises from then on."""
+        """Wait for letters under way, then close the connections. Idempotent; `send` raises from then on."""
         with self._lock:
             self._closed = True
             ending, self._running = list(self._running.values()), {}
@@ -204,8 +206,8 @@ class KafkaDeadLetters:
     def _failure(self, error: KafkaError, what: str, running: _Running) -> DeadLetterError:
         unsent = error.code() == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a public name of the binding
         if error.fatal() or unsent or cure_of(error) is Cure.REBUILD:
-            # An idempotent producer that has lost its sequence is finished, and one that could not send for so long may
-            # have forgotten its brokers (see `forgotten`); the next letter makes another.
+            # An idempotent producer that has lost its sequence is finished. One that could not send for that long may
+            # have forgotten its brokers (see `forgotten`). The next letter makes another producer.
             with self._lock:
                 self._running = {packed: each for packed, each in self._running.items() if each is not running}
             running.abandon()
@@ -220,7 +222,14 @@ class KafkaDeadLetters:
         return DeadLetterRefused(str(said)) if cure_of(error) is Cure.PERSON else DeadLetterError(str(said))
 
     def _check(self, running: _Running, topic: str, deadline: Deadline, patience: list[Deadline]) -> None:
-        """Args: patience: until when topics may be missing, from when the first was seen to be; for all of them."""
+        """Check one topic. Raises SourceError.
+
+        Args:
+            running: the producer.
+            topic: its name.
+            deadline: of the whole check.
+            patience: one deadline for all missing topics, set when the first is seen to be missing.
+        """
         what, slice_s = f"checking the dead letter topic {topic} at {self._where}", _SLICE_S
         wait = Wait(what, deadline, self._where)
         while True:
@@ -242,7 +251,7 @@ class KafkaDeadLetters:
             else:
                 wait.goes_on()
             running.pause(deadline.left_s(at_most=_SLICE_S))
-            slice_s *= 2  # each call asks anew: it has to become longer than the way to the broker and back
+            slice_s *= 2  # each call sends a new request: its timeout has to exceed the round trip to the broker
 
 
 def _topic_error(producer: Producer, topic: str, timeout_s: float) -> KafkaError | None:
@@ -255,11 +264,11 @@ def _topic_error(producer: Producer, topic: str, timeout_s: float) -> KafkaError
 
 
 class _Running:
-    """A producer and the one thread that serves its callbacks: answers to letters, and new OAuth tokens while idle."""
+    """A producer and the thread that serves its callbacks: answers to letters, and new OAuth tokens while idle."""
 
     def __init__(self, conf: dict[str, Any]) -> None:
-        #: The latest error of the client, and the latest that no waiting cures (credentials, TLS). No letter's answer
-        #: tells them: librdkafka goes on trying.
+        #: The client's latest error, and its latest error that waiting does not cure (credentials, TLS). Letters get no
+        #: answer about these: librdkafka goes on trying.
         self.met: KafkaError | None = None
         self.hopeless: KafkaError | None = None
         self.under_way = UnderWay()
@@ -272,33 +281,33 @@ class _Running:
         self._thread.start()
 
     def pause(self, seconds: float) -> None:
-        """Let some time pass, less when the producer ends."""
+        """Wait for some time; less, if the producer ends."""
         self._ended.wait(seconds)
 
     def abandon(self) -> None:
-        """No more letters: the thread tells the answers that are outstanding and ends."""
+        """Take no more letters: the thread passes on the outstanding answers, and ends."""
         self._ended.set()
 
     def end(self, deadline: Deadline) -> None:
-        """Send what is queued, tell the answers, stop. The thread does it, which no signal interrupts: in a callback
-        that is called here the client would lose what a signal's handler raises (see `shielding`)."""
+        """Send queued letters, pass on the answers, stop. The thread does it, because signals do not interrupt it: if
+        callbacks ran here, the client would lose an exception of a signal's handler (see `shielding`)."""
         self._ended.set()
         self._thread.join(deadline.left_s() + _POLL_S * 2)
         if left := len(self.producer):
             _log.warning("%s dead letters were not acknowledged; their records are not settled", left)
 
     def _serve(self) -> None:
-        # What is queued is sent at once (linger.ms), and ends by itself, by an answer or by message.timeout.ms; then
-        # there is nobody left to tell.
+        # Queued letters are sent at once (linger.ms), and each ends by an answer or by message.timeout.ms. Afterwards
+        # no caller waits any more.
         while not self._ended.is_set() or len(self.producer):
             if not self._answered(lambda: self.producer.poll(_POLL_S)):
                 self._ended.wait(_POLL_S)
 
     def _answered(self, serve: Callable[[], object]) -> bool:
-        """Have the client call its callbacks. False = one of the application's failed."""
+        """Have the client call its callbacks. False = a callback of the application has failed."""
         try:
             serve()
-        except KafkaException as error:  # instead of error_cb, where the producer has ended
+        except KafkaException as error:  # in place of error_cb, if the producer has ended
             self._told(error.args[0])
         except Exception:  # noqa: BLE001 - a callback of the application (oauth_cb)
             _log.exception("a callback of the dead letters' producer failed")

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 class DeserializingKafkaConsumer(KafkaConsumer):
     """A drop-in for `confluent_kafka.DeserializingConsumer`: with key.deserializer and value.deserializer.
 
-    `key=` is about the record as it was deserialised: a name is a field of a mapping or an attribute of the value (of
-    text, a field of the JSON in it), and a function gets that record. Of Protobuf, a field that is not set has its
-    default: where 0 may be no id, give a function. A message that cannot be deserialised raises the
-    client's error when it is its turn, and counts as returned: catch it and go on, or it stays undone.
+    `key=` applies to the deserialised record: a name is a field of a mapping or an attribute of the value (if the value
+    is text, a field of its JSON), and a function gets that record. A Protobuf field that is not set has its default: if
+    0 is no valid id, give a function. For a message that cannot be deserialised, `poll` raises the client's error when
+    it would return that message; the message then counts as returned. Catch the error and go on, or the message stays
+    undone.
 
     Raises:
-        SettingError: as `KafkaConsumer`; for a `.builder`: make the deserialiser and pass that.
+        SettingError: as `KafkaConsumer`; also for a `.builder`: make the deserialiser and pass it.
     """
 
     def poll(self, timeout: float | None = -1) -> Message | None:
@@ -39,7 +40,7 @@ class DeserializingKafkaConsumer(KafkaConsumer):
 
         Raises:
             KeyDeserializationError, ValueDeserializationError: as the client.
-            ConsumeError: for what `KafkaConsumer.poll` returns as a message that carries an error.
+            ConsumeError: in cases in which `KafkaConsumer.poll` returns a message that carries an error.
         """
         message = super().poll(timeout)
         if message is not None and (error := message.error()) is not None:
@@ -47,7 +48,7 @@ class DeserializingKafkaConsumer(KafkaConsumer):
         return message
 
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> NoReturn:
-        """Not implemented, as the client's. Raises NotImplementedError."""
+        """Raise NotImplementedError, as the client does."""
         raise NotImplementedError("use poll(), as with confluent_kafka.DeserializingConsumer")
 
     def _deserialiser(self, own: LoopConfig) -> Callable[[Message], None]:

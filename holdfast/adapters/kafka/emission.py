@@ -1,4 +1,5 @@
-"""From a checked configuration and the broker's features to what the client gets, and why each key. Pure."""
+"""From a checked configuration and the broker's features to the client's configuration, with a reason for each key.
+Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Reason(NamedTuple):
         return f"{self.key}={value}: {self.why}" if self.value is not None else f"{self.key} left out: {self.why}"
 
 
-# What is set where the user says nothing.
+# Values that are set where the user has set none.
 _DEFAULTS = (
     Reason(
         "enable.auto.commit",
@@ -65,13 +66,13 @@ class ClientConfig:
     group: str
     #: group.instance.id: a restart within the session timeout moves nothing.
     static_id: str | None
-    #: None under the consumer protocol: the broker alone knows.
+    #: None under the consumer protocol: only the broker knows it.
     session_timeout_s: float | None
     max_poll_interval_s: float
     error_cb: Callable[..., object] | None
-    #: What holdfast has set, changed or left out, and why.
+    #: Keys that holdfast has set, changed or left out, and why.
     reasons: tuple[Reason, ...]
-    #: What could be better, from the check and from what the broker can.
+    #: Settings that could be better, from the check and from the broker's features.
     findings: tuple[Finding, ...]
 
     def __repr__(self) -> str:
@@ -83,19 +84,19 @@ class ClientConfig:
 
 
 def needs_answer(checked: CheckedConfig) -> bool:
-    """Whether `emit` depends on what the broker can: only then it has to be asked."""
+    """Whether `emit` depends on the broker's features: only then the broker has to be asked."""
     return checked.assignment == "sticky" or _says_consumer(checked.conf)
 
 
 def emit(checked: CheckedConfig, features: BrokerFeatures) -> ClientConfig:
-    """The client's configuration. Raises SettingError: the broker cannot do what the user demands.
+    """Make the client's configuration. Raises SettingError: the broker does not support what the user has set.
 
     The same input gives the same output: every member of a group that asks the same broker gets the same protocol.
     """
     conf, findings = dict(checked.conf), list(checked.findings)
     reasons: list[Reason] = []
     if _says_consumer(conf) and features.asked and not features.consumer_protocol:
-        # On a broker below 4.0 librdkafka would not even complain: it looks for another coordinator for ever.
+        # With a broker below 4.0 librdkafka raises no error: it looks for another coordinator for ever.
         raise SettingError(
             "group.protocol",
             conf["group.protocol"],
@@ -181,7 +182,7 @@ def _take_cooperative(
 
 
 def _fit_heartbeat(conf: dict[str, object], reasons: list[Reason]) -> None:
-    """A session that the user made short needs more heartbeats than the default's."""
+    """Set the heartbeat for a short session: the default interval is too long for it."""
     session_ms = _session_ms(conf)
     if "heartbeat.interval.ms" not in conf and (heartbeat_ms := heartbeat_for(session_ms)) < DEFAULT_HEARTBEAT_MS:
         conf["heartbeat.interval.ms"] = heartbeat_ms
@@ -200,7 +201,7 @@ def _says_consumer(conf: Mapping[str, object]) -> bool:
 def _protocol(conf: Mapping[str, object]) -> GroupProtocol:
     if _says_consumer(conf):
         return GroupProtocol.CONSUMER
-    # The check has seen to it that the cooperative one stands alone.
+    # The check allows the cooperative strategy only without others.
     return (
         GroupProtocol.COOPERATIVE
         if str(conf.get("partition.assignment.strategy", "")).strip() == COOPERATIVE

@@ -1,4 +1,5 @@
-"""KafkaEvents: the audit's events as messages of a topic, keyed by the run, so that each run's stay in their order."""
+"""KafkaEvents: the audit's events as messages of a topic, keyed by the run, so that each run's events keep their
+order."""
 
 from __future__ import annotations
 
@@ -26,13 +27,13 @@ _log = logging.getLogger("holdfast.audit")
 
 _OWN = {
     "acks": "all",
-    # Neither doubles nor reorders inside the client: a hole in a run's numbers is a loss.
+    # The client then neither duplicates nor reorders events: a hole in a run's numbers is a loss.
     "enable.idempotence": True,
-    # What the client holds is out of the emitter's bound; with more than that, events wait there.
+    # Events in the client do not count in the emitter's limit. When the client is full, events wait in the emitter.
     "queue.buffering.max.messages": 10_000,
 }
 _UNLESS_SAID = {"linger.ms": 100, "logger": ClientLog()}
-#: How often it is said that events are lost, or that the client is made anew, at most.
+#: How often lost events are logged, and how often the client is made anew, at most.
 _AGAIN_S = 60.0
 _REBUILD_S = 5.0
 
@@ -41,11 +42,11 @@ _REBUILD_S = 5.0
 class KafkaEvents:
     """A topic for events: `Audit(KafkaEvents(conf, "holdfast-audit"))`.
 
-    The topic is to exist, or the broker to make it. Any number of partitions, and delete as its cleanup policy: a
-    compacted one would keep the last event of each run.
+    The topic has to exist, unless the broker creates topics by itself. It may have any number of partitions. Its
+    cleanup.policy has to be delete: a compacted topic would keep only the last event of each run.
 
     Args:
-        conf: of a client, a consumer's too: how to reach the brokers, and who we are.
+        conf: of any client, also of a consumer: addresses and credentials are taken from it.
         topic: its name.
 
     Raises:
@@ -66,19 +67,20 @@ class KafkaEvents:
         return f"KafkaEvents({masked(self.conf)}, {self.topic!r})"
 
     def open(self, member: str, run: str) -> _Sink:  # noqa: ARG002 - the protocol's signature
-        """Raises SettingError: librdkafka refuses the configuration. A broker that is away is waited for later."""
+        """Open the topic for a run. Raises SettingError: librdkafka refuses the configuration. Does not wait for a
+        broker."""
         return _Sink(self)
 
 
 class _Sink:
-    """One producer after the other. One thread, the emitter's."""
+    """Sends events by one producer after the other. One thread, the emitter's."""
 
     def __init__(self, how: KafkaEvents) -> None:
         self._how = how
         self._producer = self._made()
         self._broken = False
         self._rebuild_at = self._tell_at = 0.0
-        #: What the broker did not take.
+        #: Events that the broker did not take.
         self.lost = 0
 
     def write(self, lines: Sequence[str], run: str) -> int:
@@ -98,7 +100,7 @@ class _Sink:
         return taken
 
     def close(self, deadline: Deadline) -> None:
-        """Wait for what is on its way."""
+        """Wait for events under way."""
         try:
             self.lost += self._producer.flush(deadline.left_s())
         except KafkaException as error:
@@ -112,19 +114,20 @@ class _Sink:
             raise refused(error) from error
 
     def _rebuilt(self) -> bool:
-        """An idempotent producer that has lost its sequence is finished; another goes on."""
+        """Replace a producer that is finished, such as an idempotent one that has lost its sequence. False = not
+        yet."""
         now = SYSTEM_CLOCK.now()
         if now < self._rebuild_at:
             self._serve()
             return False
         self._rebuild_at = now + _REBUILD_S
         self._producer.purge()
-        self._serve()  # counts what it had
+        self._serve()  # counts its events as lost
         self._producer, self._broken = self._made(), False
         return True
 
     def _serve(self) -> None:
-        """Take the answers that are there."""
+        """Take the answers that have come."""
         try:
             self._producer.poll(0)
         except Exception:  # noqa: BLE001 - a callback of the application (oauth_cb)

@@ -1,6 +1,6 @@
-"""Kafka's error codes, typed: what each means for a client and for a commit. By code, never by text.
+"""Kafka's error codes, typed: what each means for a client and for a commit. Decided by code, never by text.
 
-A group's coordinator may be made by the first question about any group, and answers NOT_COORDINATOR until then.
+The first question about any group may create the coordinator's topic; until it exists the answer is NOT_COORDINATOR.
 """
 # ruff: noqa: SLF001 - the binding's public names of librdkafka's own codes begin with an underscore
 
@@ -16,16 +16,16 @@ from holdfast.errors import NotAuthorised, SourceError, SourceFatal, SourceUnava
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: How alike two names have to be, for one to be a slip of the other.
+#: How similar a name has to be to be suggested in place of a missing one.
 _CLOSE = 0.8
 
 
 class Cure(Enum):
-    """The party that gets a client over an error."""
+    """How an error ends."""
 
     CLIENT = "client"  #: librdkafka goes on by itself; watching is enough
     REBUILD = "rebuild"  #: this client is finished, a new one may work
-    PERSON = "person"  #: it stays until somebody changes something
+    PERSON = "person"  #: it lasts until an operator changes something
 
 
 class Fault(NamedTuple):
@@ -39,11 +39,11 @@ class Fault(NamedTuple):
 
 
 _E = KafkaError
-#: Kafka's numbers for what the oldest clients have no name for.
+#: Kafka's numbers of errors that the oldest allowed client has no name for.
 _INVALID_REGULAR_EXPRESSION, _REBOOTSTRAP_REQUIRED = 128, 129
 
-# A code without a line is the client's to cure, unless it is marked fatal. The type follows the cure: the client's is
-# SourceUnavailable, a new client's SourceFatal, and what only a person cures is not retriable.
+# For a code without a line the cure is CLIENT, unless the error is fatal. The type follows the cure: CLIENT is
+# SourceUnavailable, REBUILD is SourceFatal, and errors with PERSON are not retriable.
 FAULTS = (
     Fault(
         (_E._ALL_BROKERS_DOWN, _E._TRANSPORT, _E._RESOLVE, _E._TIMED_OUT, _E._TIMED_OUT_QUEUE, _E._WAIT_COORD,
@@ -64,7 +64,7 @@ FAULTS = (
         "an event of one partition or member; the client goes on",
     ),
     Fault(
-        # Only with auto.offset.reset=error, and then the partition stands still until somebody assigns it anew.
+        # Only with auto.offset.reset=error. The partition then stands still until it is assigned again.
         (_E._AUTO_OFFSET_RESET,),
         Cure.PERSON, SourceError,
         "the group has no valid offset there: set it, or let auto.offset.reset be earliest or latest",
@@ -76,7 +76,7 @@ FAULTS = (
         "the group moves on; the client joins again",
     ),
     Fault(
-        # A static member under another instance's feet. The code comes without fatal() set, or as _FATAL in a message.
+        # Another member has the same static id. The code comes without fatal() set, or as _FATAL in a message.
         (_E.FENCED_INSTANCE_ID, _E._FENCED),
         Cure.REBUILD, SourceFatal,
         "another process has the same group.instance.id: give each member its own",
@@ -129,7 +129,7 @@ FAULTS = (
         "create the topic, or correct its name",
     ),
     Fault(
-        # librdkafka goes on behind what it could not read, some of it a whole batch: that would look like a gap.
+        # librdkafka goes on after records that it could not read, perhaps a whole batch: that would look like a gap.
         (_E._BAD_MSG, _E._BAD_COMPRESSION, _E._NOT_IMPLEMENTED, _E.INVALID_MSG, _E.MSG_SIZE_TOO_LARGE,
          _E.INVALID_MSG_SIZE),
         Cure.PERSON, SourceError,
@@ -160,26 +160,25 @@ _BY_CODE = {code: fault for fault in reversed(FAULTS) for code in fault.codes}
 def fault_of(error: KafkaError) -> Fault | None:
     """The table's line for an error; None = there is none."""
     fault = _BY_CODE.get(error.code())
-    # A fatal code overrules what it means elsewhere: this client will not come back.
+    # fatal() overrules the code's line: this client will not recover.
     if error.fatal() and (fault is None or fault.cure is Cure.CLIENT):
         return _BY_CODE[_E._FATAL]
     return fault
 
 
 def cure_of(error: KafkaError) -> Cure:
-    """Look up who gets the client over an error. A code that is not in the table is left to the client, unless it is
-    fatal."""
+    """Look up the cure of an error. For a code without a line it is CLIENT, unless the error is fatal."""
     fault = fault_of(error)
     return Cure.CLIENT if fault is None else fault.cure
 
 
 def is_about_a_topic(error: KafkaError) -> bool:
-    """Whether a topic is missing, or closed to us: the client goes on with the others, and looks for it again."""
+    """Whether a topic is missing, or not allowed: the client goes on with the others, and looks for it again."""
     return error.code() == _E.TOPIC_AUTHORIZATION_FAILED or as_source_error(error, "").__class__ is UnknownTopic
 
 
 def is_about_credentials(error: KafkaError) -> bool:
-    """Whether a broker does not take who we say we are: that is said before anything else is."""
+    """Whether a broker refuses the credentials or the TLS handshake, which come before any other request."""
     return error.code() in (
         _E._AUTHENTICATION,
         _E.SASL_AUTHENTICATION_FAILED,
@@ -196,13 +195,13 @@ def is_about_rights(error: KafkaError) -> bool:
 
 
 def is_about_static_id(error: KafkaError) -> bool:
-    """Whether a static member's client may have ended over its id. `_FATAL` hides what is behind it, and the binding
-    has no call for it; of a classic member's errors only the fence is fatal."""
+    """Whether a static member's client may have ended because of its id. `_FATAL` hides the code behind it, and the
+    binding has no call for that; among a classic member's errors only the fence is fatal."""
     return error.code() in (_E._FATAL, _E._FENCED, _E.FENCED_INSTANCE_ID, _E.UNRELEASED_INSTANCE_ID)
 
 
 def as_source_error(error: KafkaError, what: str) -> SourceError:
-    """One clear sentence of the fitting type. `what`: what was asked, of whom ("reading orders at broker-1:9092")."""
+    """Make the SourceError of the right type. Args: what: the call that failed ("reading orders at broker-1:9092")."""
     fault = fault_of(error)
     said = f"{what}: {error.str()} ({error.name()})"
     return SourceUnavailable(said) if fault is None else fault.error(f"{said}; {fault.remedy}")
@@ -211,14 +210,14 @@ def as_source_error(error: KafkaError, what: str) -> SourceError:
 def unknown_topics(
     missing: Sequence[str], where: str, *, known: Iterable[str] = (), they_are: str = "", config: str = ""
 ) -> UnknownTopic:
-    """The error for topics that are not there, with what makes them.
+    """The error for missing topics, with the commands that create them.
 
     Args:
         missing: their names.
         where: the brokers' addresses.
-        known: the topics that are there, as far as known.
-        they_are: what they are for, in brackets.
-        config: what they are to be made with.
+        known: the existing topics, as far as known.
+        they_are: what the topics are for, in brackets.
+        config: more arguments for the commands.
     """
     near = [(each, difflib.get_close_matches(each, known, 1, _CLOSE)) for each in missing]
     meant = "".join(f" (did you mean {found[0]} for {each}?)" for each, found in near if found)
@@ -233,13 +232,13 @@ def unknown_topics(
 
 
 class CommitFate(Enum):
-    """The meaning of a commit's answer for the offset, which nobody but the engine remembers."""
+    """The meaning of a commit's answer for its offset, which only the engine remembers."""
 
     DONE = "done"  #: the broker has it
-    AGAIN = "again"  #: refused for now or unknown: poll, see whether the partition is still owned, send again
-    DISCARD = "discard"  #: not ours any more: a commit could only harm
+    AGAIN = "again"  #: refused for now, or unknown: poll, check that the partition is still owned, send again
+    DISCARD = "discard"  #: another member may own the partition: a commit could only harm
     NOTHING = "nothing"  #: there was nothing to commit
-    FATAL = "fatal"  #: this client will never commit again: rebuild, or tell a person
+    FATAL = "fatal"  #: this client will never commit again: rebuild it, or report the error
 
 
 class _Commit(NamedTuple):
@@ -299,8 +298,7 @@ _FATES = {code: line.fate for line in COMMIT_FATES for code in line.codes}
 
 
 def commit_fate(error: KafkaError | None) -> CommitFate:
-    """Read the answer to a commit, of one partition or of all. An unknown code says nothing, so the engine commits
-    again."""
+    """Read the answer to a commit, of one partition or of all. After an unknown code the engine commits again."""
     if error is None or error.code() == _E.NO_ERROR:
         return CommitFate.DONE
     fate = _FATES.get(error.code())

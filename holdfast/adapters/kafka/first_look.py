@@ -1,7 +1,7 @@
-"""A look at where a loop's group begins, in a thread of its own: subscribe() waits for no broker, as the client's.
+"""A look at where a loop's group begins, in a thread of its own: like the client's, subscribe() waits for no broker.
 
-It begins before the group is joined, and what it has seen is needed when partitions come: whoever needs it waits. The
-questions are those of `StartingOffsets.look`, asked by an admin client that lives as long as the look.
+The look begins before the client joins the group. Its result is needed when partitions are assigned; `wait` waits for
+it. The requests are those of `StartingOffsets.look`, sent by an admin client that lives as long as the look.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka._client import TopicPartition
     from holdfast.adapters.kafka.starting_offsets import StartingOffsets
 
-#: How long one try may take, and how long it rests after one that failed.
+#: How long one try may take, and the pause after one that failed.
 _TRY_S, _REST_S = 10.0, 0.5
 
 
 class FirstLook:
-    """For one group. `begin`, `end` and `wait` belong to the loop's thread."""
+    """The look of one group. The loop's thread calls `begin`, `end` and `wait`."""
 
     def __init__(self, group: str, conf: Mapping[str, object], starting: StartingOffsets) -> None:
         self._group, self._conf, self._starting = group, conf, starting
         self._topics: frozenset[str] = frozenset()
         self._lock = threading.Lock()
-        #: Set as long as nothing is left to look at.
+        #: `_seen`: set while there is nothing left to look at.
         self._seen, self._ended = threading.Event(), threading.Event()
         self._seen.set()
         self._failed: Exception | None = None
@@ -48,11 +48,11 @@ class FirstLook:
             threading.Thread(target=self._look, name=f"holdfast-{self._group}-look", daemon=True).start()
 
     def end(self) -> None:
-        """Nobody needs it any more."""
+        """Stop: the result is not needed any more."""
         self._ended.set()
 
     def wait(self, deadline: Deadline) -> None:
-        """Wait until all is seen. Raises SourceError: it is not."""
+        """Wait until the look is over. Raises SourceError: it is not over by the deadline."""
         if self._seen.wait(deadline.left_s()):
             return
         if isinstance(self._failed, SourceError):
@@ -60,7 +60,7 @@ class FirstLook:
         raise SourceUnavailable(f"looking where the group {self._group} begins: no answer yet")
 
     def _look(self) -> None:
-        """Until all topics are seen."""
+        """Look until all topics are seen."""
         ids = TopicIds(self._conf)
         asked = _Asked(self._group, ids)
         while not self._ended.is_set():
@@ -78,7 +78,7 @@ class FirstLook:
 
 
 class _Asked:
-    """An admin client that answers what `StartingOffsets` asks of a consumer."""
+    """An admin client with the methods of a consumer that `StartingOffsets` calls."""
 
     def __init__(self, group: str, ids: TopicIds) -> None:
         self._group, self._ids = group, ids

@@ -1,7 +1,7 @@
-"""A group's session under the consumer protocol, which the broker alone knows: asked of it, once.
+"""A group's session timeout under the consumer protocol, which only the broker knows: read from it, once.
 
-consumer.session.timeout.ms of the group, or the broker's default for it (group.consumer.session.timeout.ms), by
-DescribeConfigs of the group. Needs DESCRIBE_CONFIGS on it, which READ does not include.
+It is consumer.session.timeout.ms of the group, or the broker's default for it (group.consumer.session.timeout.ms), read
+by DescribeConfigs of the group. Needs DESCRIBE_CONFIGS on the group, which READ does not include.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 
 _NAME = "consumer.session.timeout.ms"
-#: The store waits for the answer, at the start. Without it nothing is wrong but that a crash takes longer.
+#: How long the start waits for the answer. Without an answer only the takeover after a crash may take longer.
 _ASK_S = 3.0
 
 
 class GroupSession:
-    """One thread.
+    """The session timeout of one group. One thread.
 
     Args:
         group: its name.
-        admin: makes the admin client, or gives the one that is there.
+        admin: makes the admin client, or returns the existing one.
     """
 
     def __init__(self, group: str, admin: Callable[[], Admin]) -> None:
@@ -40,10 +40,11 @@ class GroupSession:
 
     @property
     def timeout_s(self) -> float | None:
-        """After how long of silence a member's partitions are handed on; None = the broker does not say, or not now.
+        """Seconds of silence after which a member's partitions go to others; None = the broker does not tell, or not
+        now.
 
-        Blocks for three seconds at most, until a broker was reached once. Raises SettingError: librdkafka refuses the
-        configuration.
+        Blocks for three seconds at most, in each call until a broker was reached once. Raises SettingError: librdkafka
+        refuses the configuration.
         """
         if not self._answered:
             self._ask()
@@ -53,7 +54,7 @@ class GroupSession:
         admin, deadline = self._admin(), Deadline(_ASK_S, SYSTEM_CLOCK)
         try:
             mock = admin.is_mock(deadline)
-        except SourceError as error:  # who joins meets the same, and waits for longer
+        except SourceError as error:  # the join meets the same error, and waits longer
             _log.debug("how long the broker waits for members of %s cannot be asked: %s", self._group, error)
             return
         self._answered = True

@@ -1,4 +1,4 @@
-"""Joining: a client of librdkafka is made, its topics are looked for, and it is subscribed; or it is never let in."""
+"""Joining a group: makes a client of librdkafka, looks for its topics, subscribes; and tells whether it was let in."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 
 #: Callbacks that the client's own configuration may have.
 _THEIRS = ("stats_cb", "throttle_cb")
-#: Without an answer for so long it is told that the broker is waited for.
+#: The timeout of the first request; after it the log says that the broker is waited for.
 _FIRST_TRY_S = 1.0
-#: How a group's metadata begins as librdkafka writes it; then come the epoch, four bytes in the machine's order, and
-#: names.
+#: The beginning of a group's metadata as librdkafka writes it. Then come the epoch, four bytes in the machine's order,
+#: and names.
 _METADATA = b"CGMDv2:"
 
 
 def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself: bool, name: str) -> Consumer:
-    """A client; it knows no topics yet. Raises SourceError.
+    """Make a client; it has no topics yet. Raises SourceError.
 
     Args:
         client: its configuration.
-        callbacks: what it calls.
-        begins_by_itself: the configuration says where a group begins that has no offset.
+        callbacks: its callbacks.
+        begins_by_itself: whether the configuration tells where a group without an offset begins.
         name: its client.id, unless the configuration has one.
     """
     callbacks.clients += 1
     own = {
         "on_commit": callbacks.of_this_client(callbacks.on_commit, 2),
         "error_cb": callbacks.of_this_client(callbacks.on_error, 1),
-        # Where a group begins is asked once. Of a client that finds itself outside of the log (retention was
-        # quicker, the log was cut) nothing may be left out: "latest" would make a gap of what is there.
+        # holdfast finds the group's beginning itself, once. Later this setting applies to a client whose offset is
+        # outside of the log (retention was quicker, the log was cut): "latest" would skip records that exist.
         "auto.offset.reset": "earliest" if begins_by_itself else "error",
-        "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
+        "enable.partition.eof": True,  # its offset also counts transaction markers at a log's end
         "logger": client_log(client.conf, callbacks.shield),
     }
     theirs: dict[str, Callable[..., object]] = {
@@ -61,8 +61,8 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
         return Consumer({"client.id": name, **client.conf, **own, **theirs})
     except KafkaException as error:
         refused = error
-    except:  # noqa: E722 - without a token the client calls error_cb while it raises that: what comes out is a SystemError,
-        # or a KafkaError, which is no exception of Python's and may not be another's context.
+    except:  # noqa: E722 - without a token the client calls error_cb while it raises: the result is a SystemError, or a
+        # KafkaError, which is no exception of Python's and may not be the context of another one.
         unlike: object = sys.exc_info()[1]
         if not callable(token) or (isinstance(unlike, BaseException) and not isinstance(unlike, SystemError)):
             raise
@@ -72,7 +72,7 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
 
 
 def _said(refused: KafkaException, raised: Sequence[Exception]) -> SourceError:
-    """Why there is no client; chained to what oauth_cb has raised last, if that is why."""
+    """The error about a client that was not made; chained to the last exception of oauth_cb, if that is the cause."""
     error = refused.args[0]
     if error.code() != KafkaError.SASL_AUTHENTICATION_FAILED:
         return SourceError(f"librdkafka refuses this configuration: {error.str()}")
@@ -83,7 +83,7 @@ def _said(refused: KafkaException, raised: Sequence[Exception]) -> SourceError:
 
 
 def _kept(call: Callable[[str], object], raised: list[Exception], shield: Shield) -> Callable[[str], object]:
-    """A callback whose last exception is kept: the client says of it only that there was one."""
+    """Wrap a callback to keep its last exception: the client reports only that there was one."""
 
     def told(asked: str) -> object:
         try:
@@ -99,7 +99,7 @@ def _kept(call: Callable[[str], object], raised: list[Exception], shield: Shield
 
 
 def join(consumer: Consumer, topics: Sequence[str], callbacks: Callbacks) -> None:
-    """Subscribe; the assignment follows in polls to come. Raises SourceError."""
+    """Subscribe; the assignment follows in later polls. Raises SourceError."""
     try:
         consumer.subscribe(
             list(topics),
@@ -114,7 +114,7 @@ def join(consumer: Consumer, topics: Sequence[str], callbacks: Callbacks) -> Non
 def look_for_topics(
     consumer: Consumer, topics: Sequence[str], callbacks: Callbacks, bootstrap: str, deadline: Deadline
 ) -> None:
-    """Topics that are named must exist: the client by itself would wait for them in silence. Raises SourceError."""
+    """Check that topics which are named exist: the client itself would wait for them silently. Raises SourceError."""
     wait = Wait(f"reaching Kafka at {bootstrap}", deadline, bootstrap)
     known, missing = _list_topics(consumer, None, callbacks, wait, deadline), []
     for topic in topics:
@@ -132,18 +132,18 @@ def look_for_topics(
 def _list_topics(
     consumer: Consumer, topic: str | None, callbacks: Callbacks, wait: Wait, deadline: Deadline
 ) -> Mapping[str, Any]:
-    """Asked again and again, a moment each: no signal is seen inside of a call of the client."""
+    """List topics by repeated short calls, because a signal's handler does not run inside of a call of the client."""
     call_s = _FIRST_TRY_S
     while True:
         timeout_s = request_s(deadline, at_most=call_s)
         try:
             found = consumer.list_topics(timeout=timeout_s) if topic is None else consumer.list_topics(topic, timeout_s)
         except KafkaException as error:
-            consumer.poll(0)  # serves error_cb: a refused password is told there, here it is a timeout
+            consumer.poll(0)  # serves error_cb, which gets a refused password; this call only times out
             callbacks.shield.raise_kept()
             trouble = callbacks.take_trouble()
             over = deadline.passed or faults.cure_of(error.args[0]) is not faults.Cure.CLIENT
-            if isinstance(trouble, SourceUnavailable):  # all brokers are away: that is what is waited for
+            if isinstance(trouble, SourceUnavailable):  # all brokers are down: the wait is for them
                 trouble = None
             if trouble is not None or over:
                 raise trouble or faults.as_source_error(error.args[0], wait.what) from error
@@ -154,8 +154,9 @@ def _list_topics(
 
 
 def is_member(consumer: Consumer) -> bool | None:
-    """Whether the client has an epoch of its group: then the coordinator has taken it for a member. By what the client
-    knows, without asking. None: it does not say so as it did (rd_kafka_consumer_group_metadata_write)."""
+    """Whether the client has an epoch of its group: then the coordinator has accepted it as a member. Read from the
+    client's state, without a request. None: the format is not the known one
+    (rd_kafka_consumer_group_metadata_write)."""
     told = consumer.consumer_group_metadata()
     at = len(_METADATA)
     if not isinstance(told, bytes) or not told.startswith(_METADATA) or len(told) < at + 4:
@@ -164,9 +165,9 @@ def is_member(consumer: Consumer) -> bool | None:
 
 
 def refused_at_the_door(client: ClientConfig, callbacks: Callbacks) -> bool:
-    """Whether the consumer protocol, which the broker says it has, never let us in.
+    """Whether the broker advertises the consumer protocol, and has never let this client in by it.
 
-    A broker whose file has group.coordinator.rebalance.protocols=classic advertises it all the same (seen on 4.3.1). A
-    static member may have been refused for its id instead, and tries again.
+    A broker with group.coordinator.rebalance.protocols=classic in its configuration advertises it all the same (seen on
+    4.3.1). A static member may have been refused for its id instead, and tries again.
     """
     return not callbacks.assignments and client.protocol is GroupProtocol.CONSUMER and client.static_id is None

@@ -1,5 +1,5 @@
-"""Letters that `send` has given up, and that the client may still deliver: while a topic has too few replicas in sync
-the client holds them, and takes each new try for one more letter."""
+"""Letters that `send` has given up, and that the client may still deliver: while a topic has too few in-sync replicas,
+the client holds them, and would take each new try for one more letter."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka._client import KafkaError, Message
     from holdfast.records import Partition
 
-#: Longer than the client keeps a letter (message.timeout.ms) and than the engine waits between two tries. Not longer: a
-#: record that is replayed on purpose, and fails again, gets a letter of its own.
+#: How long an answer is kept: longer than the client keeps a letter (message.timeout.ms), and than the engine waits
+#: between two tries. Not longer than that: a record that is replayed on purpose, and fails again, gets a letter of its
+#: own.
 _COUNTS_S = 60.0
 
 
 class LetterName(NamedTuple):
-    """By what two tries are the same letter. `form`: bytes of its value, and how many headers it has."""
+    """The identity of a letter over several tries. `form`: bytes of its value, and number of its headers."""
 
     topic: str
     origin: Partition
@@ -35,26 +36,27 @@ class Answer:
         self.counts = Deadline(_COUNTS_S)
 
     def told(self, error: KafkaError | None, _: Message) -> None:
-        """By the producer's thread."""
+        """Note the answer. Called in the producer's thread."""
         self.error = error
         self.known.set()
 
 
 class UnderWay:
-    """Of one producer. Any thread; one letter is sent by one thread at a time."""
+    """The letters of one producer that were given up. Any thread; one letter is sent by one thread at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._answers: dict[LetterName, Answer] = {}
 
     def give_up(self, name: LetterName, answer: Answer) -> None:
-        """Nobody waits for that answer any more."""
+        """Keep the answer of a letter for which the caller waits no more."""
         with self._lock:
             self._answers = {each: kept for each, kept in self._answers.items() if not kept.counts.passed}
             self._answers[name] = answer
 
     def take_up(self, name: LetterName) -> Answer | None:
-        """The answer to an earlier try, where that may still come, or has said that it is there; None = send it."""
+        """Return the answer to an earlier try, if it is outstanding or says that the letter is delivered; None = send
+        the letter."""
         with self._lock:
             answer = self._answers.pop(name, None)
         if answer is None or answer.counts.passed or (answer.known.is_set() and answer.error is not None):

@@ -1,4 +1,4 @@
-"""Arguments of a loop's calls, checked as the client checks them: its programs know these errors. Pure."""
+"""Arguments of a loop's calls, checked as the client checks them, with the same errors. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from holdfast.adapters.kafka._client import KafkaError, KafkaException, Message,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The client's bound of one `consume`.
+#: The client's limit for one `consume`.
 _MOST = 1_000_000
 
 
 def topics_of(given: object) -> list[str]:
-    """The names to subscribe to. Raises TypeError: text, for one, would be a name a letter; KafkaException."""
+    """The names to subscribe to. Raises TypeError: not a list (a text would be one name a letter); KafkaException: no
+    name."""
     if not isinstance(given, list):
         raise TypeError("expected list of topic unicode strings")
     if not given or not all(given):
@@ -46,8 +47,8 @@ def partition_given(given: object) -> TopicPartition:
 
 
 def check_message(given: object, verb: str) -> None:
-    """Raises TypeError; KafkaException (_INVALID_ARG): it carries an error, such as the end of a partition, and so
-    there is nothing of it that is done."""
+    """Raises TypeError: no message; KafkaException (_INVALID_ARG): the message carries an error, such as the end of a
+    partition, and no record that could be done."""
     if not isinstance(given, Message):
         raise TypeError(f"expected {Message.__module__}.{Message.__name__}")
     if (error := given.error()) is not None:
@@ -62,7 +63,7 @@ def check_count(given: int) -> None:
 
 
 def seconds(given: float | None, endless: float) -> float:
-    """A timeout; None and what is below 0 is `endless`. Raises TypeError."""
+    """A timeout; None and negative numbers become `endless`. Raises TypeError."""
     if given is None:
         return endless
     if not isinstance(given, int | float):

@@ -1,4 +1,4 @@
-"""Commits as a loop sees them: its own, with its own metadata, as if the client had made them and nobody else."""
+"""Commits as a loop sees them: only its own, with its own metadata, as if the client had made them."""
 
 from __future__ import annotations
 
@@ -12,37 +12,40 @@ from holdfast.records import Partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-#: What the client calls an offset that it does not know (rdkafka.h, RD_KAFKA_OFFSET_INVALID).
+#: The client's value for an unknown offset (rdkafka.h, RD_KAFKA_OFFSET_INVALID).
 _INVALID = -1001
-#: Brokers take 4,096 bytes (offset.metadata.max.bytes), of which our mark needs some hundred.
+#: Bytes of a loop's metadata. Brokers take 4,096 (offset.metadata.max.bytes), of which our mark needs some hundred.
 _LONGEST_NOTE = 3_500
 
 
 class LoopCommits:
-    """Of one consumer. Under the lock of its `Driven`."""
+    """The commits of one consumer. Used under the lock of its `Driven`."""
 
     def __init__(self) -> None:
-        #: Where partitions were taken over by a first commit of ours, of which the loop has said nothing.
+        #: Offsets that the engine has committed at a takeover, only to have its mark there. The loop does not see them.
         self._adopted: dict[Partition, int] = {}
-        #: Those of them that nobody of the group had committed before.
+        #: Those of them for which the group had no committed offset before.
         self._begun: set[Partition] = set()
-        #: The metadata that the loop has committed, and with which offset.
+        #: The metadata that the loop has committed, with its offset.
         self._notes: dict[Partition, tuple[int, str]] = {}
 
     def adopts(self, offsets: Mapping[Partition, int], *, begins: bool) -> None:
-        """We commit these, to have our mark there.
+        """Note offsets that the engine commits at a takeover, to have its mark there.
 
-        Args: begins: the group had no offset there.
+        Args:
+            offsets: those.
+            begins: whether the group had no committed offset there.
         """
         self._adopted.update(offsets)
         (self._begun.update if begins else self._begun.difference_update)(offsets)
 
     def goes(self, offsets: Mapping[Partition, int]) -> None:
-        """A commit goes out: where it is another offset than the adopted one, something was done there."""
+        """Note a commit that is sent. With another offset than the adopted one, it is of done records: the loop sees
+        it."""
         self._forget(partition for partition, offset in offsets.items() if self._adopted.get(partition) != offset)
 
     def says(self, offsets: Iterable[TopicPartition]) -> None:
-        """The loop commits these itself. Raises KafkaException: metadata that no broker takes."""
+        """Note offsets that the loop commits itself. Raises KafkaException: the metadata is too long for brokers."""
         for one in offsets:
             partition = Partition(one.topic, one.partition)
             if len((one.metadata or "").encode()) > _LONGEST_NOTE:
@@ -53,35 +56,40 @@ class LoopCommits:
                 self._notes[partition] = (one.offset, one.metadata)
 
     def gone(self, partitions: Iterable[Partition]) -> None:
-        """Partitions go: whoever has them next may commit."""
+        """Forget partitions that are gone: their next owners may commit."""
         partitions = list(partitions)
         self._forget(partitions)
         for partition in partitions:
             self._notes.pop(partition, None)
 
     def note(self, partition: Partition, offset: int) -> str:
-        """The loop's own metadata of that offset; "" = none."""
+        """The loop's own metadata for this offset; "" = none."""
         at, said = self._notes.get(partition, (-1, ""))
         return said if at == offset else ""
 
     def told(self, offsets: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Pick what the loop's on_commit is told of a commit's answer."""
+        """The offsets of a commit's answer that the loop's on_commit gets."""
         adopted = self._adopted
         return [self.shown(one) for one in offsets if adopted.get(Partition(one.topic, one.partition)) != one.offset]
 
     def read(self, replies: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Committed offsets, as the client would read them: none where the group has only begun."""
+        """Committed offsets as the client would read them: without an offset that only the takeover has committed."""
         return [self.shown(one, begun=True) for one in replies]
 
     def shown(self, one: TopicPartition, *, begun: bool = False) -> TopicPartition:
-        """Without our mark."""
+        """Remove our mark from an offset.
+
+        Args:
+            one: the offset.
+            begun: whether to hide an offset that only the takeover has committed.
+        """
         if one.error is not None or not is_marked(one):
             return one
         partition = Partition(one.topic, one.partition)
         if begun and partition in self._begun and self._adopted.get(partition) == one.offset:
             return TopicPartition(one.topic, one.partition, _INVALID)
         more: dict[str, Any] = {"metadata": note} if (note := note_in(one)) else {}
-        epoch: int | None = one.leader_epoch  # its stub knows no None
+        epoch: int | None = one.leader_epoch  # the binding's stub lacks None
         if epoch is not None:
             more["leader_epoch"] = epoch
         return TopicPartition(one.topic, one.partition, one.offset, **more)

@@ -1,4 +1,4 @@
-"""A loop's configuration: what of it the engine does instead of the client, and when a record is done. Pure."""
+"""A loop's configuration: properties that the engine handles instead of the client, and when a record is done. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _DESERIALISERS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopConfig:
-    """Read from what a loop passes to its consumer."""
+    """The configuration that a loop passes to its consumer, taken apart."""
 
     #: For `KafkaSource`.
     conf: Mapping[str, Any]
     done_when: DoneWhen
-    #: enable.auto.offset.store=false: a commit without arguments is about what was stored.
+    #: enable.auto.offset.store=false: a commit without arguments is about stored offsets.
     stored_only: bool
-    #: The loop wants to be told of the ends of partitions.
+    #: enable.partition.eof: the loop wants messages about the ends of partitions.
     ends_told: bool
     on_commit: Callable[..., object] | None
     deserialisers: Mapping[str, Any]
@@ -61,7 +61,7 @@ def read(conf: Mapping[str, Any], done_when: DoneWhen | None) -> LoopConfig:
 
 
 def spelled(keyword: str) -> str:
-    """A property's name, where it is a keyword of Python: group_id is group.id. A few have no dots by themselves."""
+    """A property's name from a keyword argument: group_id is group.id. A few names have underscores themselves."""
     return keyword if keyword.endswith("_cb") or keyword in ("on_commit", "log_level") else keyword.replace("_", ".")
 
 
@@ -71,7 +71,7 @@ def _flag(conf: dict[str, Any], *names: str, default: bool = True) -> bool:
 
 
 def routes_of(key: KeySpec | Mapping[str, KeySpec] | None, scope: str | None) -> Routes:
-    """Routes that say which key each topic has."""
+    """Make the routes, which tell each topic's key."""
     routes = Routes()
     default = None
     if isinstance(key, Mapping):
@@ -79,7 +79,7 @@ def routes_of(key: KeySpec | Mapping[str, KeySpec] | None, scope: str | None) ->
             routes.add(Handler(name=topic, call=_nobody, topics=(topic,), scope=scope, key=resolve_key(spec)))
     elif key is not None:
         default = resolve_key(key)
-    # No topic has a space in its name.
+    # The name of a topic has no space, so this one is unique.
     routes.add(Handler(name="the loop", call=_nobody, topics=("^",), scope=scope, key=default))
     return routes
 

@@ -1,4 +1,4 @@
-"""Errors of loops of one's own: each is the client's exception as well, which their programs know."""
+"""Errors for users' own loops: each is the client's exception as well, since their programs handle that one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from holdfast.errors import SettingError, SourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Says what differs from the client, and why.
+#: The page that says what differs from the client, and why.
 PAGE = "how-to/own-loop.md"
 
 
 class Refused(SettingError, KafkaException):
-    """A setting or a call that is refused: by us, or by the client (`code()` is _INVALID_ARG then as now)."""
+    """A setting or a call that holdfast or the client refuses; `code()` is _INVALID_ARG, as with the client."""
 
     page = PAGE
 
@@ -31,7 +31,7 @@ class Refused(SettingError, KafkaException):
 
 @contextmanager
 def as_the_clients() -> Iterator[None]:
-    """Raise what is refused inside, or fails there, as the client's exception; ours is its cause, or it is both."""
+    """Around calls: raises our errors as the client's exception. It has ours as its cause, or is of both types."""
     try:
         yield
     except Refused:
@@ -43,19 +43,19 @@ def as_the_clients() -> Iterator[None]:
 
 
 def as_client(code: int, why: str) -> KafkaException:
-    """The client's exception where it would raise it."""
+    """The client's exception, in a case in which the client raises it too."""
     return KafkaException(KafkaError(code, why))
 
 
 def differs(code: int, why: str) -> KafkaException:
-    """The client's exception where it would raise none: what we do not do, or not so, for the promise's sake."""
+    """The client's exception, in a case in which the client raises none: the promise forbids the call."""
     error = as_client(code, why)
     error.add_note(f"docs: docs/{PAGE}")
     return error
 
 
 def _as_kafka_exception(error: SourceError) -> KafkaException:
-    """The engine's error as what the loop expects of its client."""
+    """The engine's error as the exception of the client that loops expect."""
     kafka = getattr(error.__cause__, "args", (None,))[0]
     if not isinstance(kafka, KafkaError):
         kafka = KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001 - librdkafka's name

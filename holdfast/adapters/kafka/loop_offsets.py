@@ -22,33 +22,33 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.own_loop.driven import Driven
 
-#: What the client calls an offset that it does not know (rdkafka.h, RD_KAFKA_OFFSET_INVALID).
+#: The client's value for an unknown offset (rdkafka.h, RD_KAFKA_OFFSET_INVALID).
 _INVALID = -1001
 _LOST = KafkaError._ASSIGNMENT_LOST  # noqa: SLF001 - librdkafka's name
-#: How long a call that has no time-out of its own may ask the broker.
+#: How long a call without a timeout of its own may wait for the broker or the store.
 _ASK_S = 10.0
-#: How often the store is looked at for its answer.
+#: How often a waiting commit looks for the store's answer.
 _LOOK_S = 0.005
 
 
 class LoopOffsets:
-    """Under the lock of its `Driven`."""
+    """A loop's commits, positions and seeks. Used under the lock of its `Driven`."""
 
     def __init__(self, driven: Driven, source: MessageSource) -> None:
         self._driven, self._source, self._family = driven, source, driven.family
         self._refused_marks = 0
-        #: What the loop has subscribed to.
+        #: The topics to which the loop has subscribed.
         self.topics: Sequence[str] = ()
-        #: Where the loop has committed, and waited for it.
+        #: Offsets that the loop has committed synchronously.
         self._stood: dict[Ownership, int] = {}
-        #: Partitions that on_assign was told of and has not assigned.
+        #: Partitions that on_assign has got and not assigned.
         self.left_out: set[Partition] = set()
 
     def done_below(self, offsets: list[TopicPartition] | None) -> dict[Partition, int] | None:
-        """Take what lies below the offsets for done.
+        """Note records below these offsets as done.
 
         Returns:
-            The partitions that this is about, and the offsets; None = all: none was named.
+            Partitions and offsets; None = all partitions, since no offsets were given.
         """
         if offsets is None:
             return None
@@ -60,7 +60,7 @@ class LoopOffsets:
         return below
 
     def store(self, message: Message | None, offsets: list[TopicPartition] | None, *, allowed: bool) -> None:
-        """Store offsets: what lies below them is done. Those of partitions that are not ours are passed over, as by the
+        """Store offsets: records below them are done. Offsets of partitions that are not ours are ignored, as by the
         client.
 
         Args: allowed: enable.auto.offset.store is false.
@@ -80,22 +80,23 @@ class LoopOffsets:
     def commit(
         self, below: Mapping[Partition, int] | None, *, asynchronous: bool, by_offsets: bool = False
     ) -> list[TopicPartition] | None:
-        """Commit where partitions stand.
+        """Commit the watermarks of partitions.
 
         Args:
-            below: those that are meant, and the offsets below which the loop has said that they are done; None = all.
+            below: the partitions, and the offsets below which the loop has reported their records as done; None = all.
             asynchronous: as the client's.
-            by_offsets: the loop has named offsets, which may lie beyond what was returned.
+            by_offsets: whether the loop has given offsets, which may lie beyond the returned records.
 
         Raises:
-            KafkaException: _TIMED_OUT: the store has not acknowledged what is done; _ASSIGNMENT_LOST: what was called
-                done is not in the loop's hands any more, and comes again; _NO_OFFSET: there is nothing to commit.
+            KafkaException: _TIMED_OUT: the store has not acknowledged the done records; _ASSIGNMENT_LOST: records that
+                were reported as done are not in the loop's hands any more, and are returned again; _NO_OFFSET: there is
+                nothing to commit.
         """
         self._driven.collect()
         self._driven.settle()
         ahead = self._skipped(below) if below and by_offsets else {}
         if asynchronous:
-            if below is None:  # where nothing has moved, another program, a transaction, may have committed meanwhile
+            if below is None:  # only partitions that have moved: elsewhere a transaction may have committed meanwhile
                 self._family.ours.commits.commit_moved(self._owners(below))
             else:
                 self._family.ours.commits.commit(self._owners(below))
@@ -119,19 +120,19 @@ class LoopOffsets:
         return replies
 
     def _has_news(self, owner: Ownership) -> bool:
-        """Whether the loop has something to commit there: the client says _NO_OFFSET where all is committed."""
+        """Whether the loop has an offset to commit there: the client raises _NO_OFFSET if all is committed."""
         self._stood = {each: at for each, at in self._stood.items() if each.phase is Phase.OWNED}
         stood = self._stood.get(owner)
         if owner.elsewhere > owner.ledger.watermark:
-            return False  # it would go back behind what another program has committed
+            return False  # another program has committed a higher offset
         return owner.moved_at > 0 if stood is None else stood != owner.ledger.watermark
 
     def _skipped(self, below: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Skip what the loop calls done before it was returned: it is done by the loop's own word, and reading goes on
-        behind it, here and at the next owner.
+        """Skip records that the loop reports as done before they were returned: reading goes on after them, here and at
+        the next owner.
 
         Returns:
-            Those partitions, and where they go on.
+            Such partitions, and the offsets at which they go on.
         """
         ours = self._family.ours
         found = {partition: offset for partition, offset in below.items() if self._is_beyond(partition, offset)}
@@ -144,7 +145,7 @@ class LoopOffsets:
         owner = self._family.ours.by_partition.get(partition)
         if owner is None or self._driven.done_when == "explicit":
             return False
-        if owner.phase in (Phase.RESETTING, Phase.ADOPTING):  # earlier, it may be a commit that comes late
+        if owner.phase in (Phase.RESETTING, Phase.ADOPTING):  # a lower offset may be a late commit
             return offset >= owner.adopting
         return owner.phase is Phase.OWNED and (_unreturned(owner, offset) or owner.ledger.next < offset)
 
@@ -155,8 +156,8 @@ class LoopOffsets:
         return {owner.partition: owner for owner in self._owners(below) if owner.phase is Phase.OWNED}
 
     def _check_ours(self, below: Mapping[Partition, int] | None, targets: Mapping[Partition, int]) -> None:
-        """Whether what the loop has called done is what will be committed. Loops take _NO_OFFSET for harmless: it is
-        raised only where nothing was lost. Raises KafkaException."""
+        """Check that the records which the loop has reported as done will be committed. Raises KafkaException:
+        _NO_OFFSET only if nothing was lost, since loops take that for harmless."""
         for partition, offset in (below or {}).items():
             least = 0 if self._driven.done_when == "explicit" else offset
             if targets.get(partition, -1) < least:
@@ -176,7 +177,7 @@ class LoopOffsets:
             raise KafkaException(KafkaError(KafkaError._NO_OFFSET))  # noqa: SLF001 - librdkafka's name
 
     def _until_settled(self, below: Mapping[Partition, int] | None) -> None:
-        """Wait until the store has acknowledged what is done: committed is what others can rely on."""
+        """Wait until the store has acknowledged the done records: only acknowledged ones are committed."""
         driven, owners = self._driven, self._owners(below)
         deadline = Deadline(min(_ASK_S, self._source.max_poll_interval_s / 2), driven.parts.runtime)
         while any(entry.state is EntryState.ENDED for owner in owners for entry in owner.entries.values()):
@@ -190,7 +191,8 @@ class LoopOffsets:
             driven.work()
 
     def position(self, one: TopicPartition) -> TopicPartition:
-        """Behind the last record that was returned; and behind what follows it and is none to be returned."""
+        """The position: the offset after the last returned record, and after following offsets that are not
+        returned."""
         partition = Partition(one.topic, one.partition)
         position = self._family.ours.wishes.get(partition)
         if position is None:
@@ -207,11 +209,11 @@ class LoopOffsets:
         return max(ledger.next, returned or 0)
 
     def next_told(self) -> Message | None:
-        """Take the next message that carries an error, and may be returned now."""
+        """Take the next message with an error that may be returned now."""
         told = self._source.told
         if not told:
             return None
-        self._driven.collect()  # what was given back comes before an end
+        self._driven.collect()  # records that were given back come before an end of their partition
         at = self.tellable
         if at is None:
             return None
@@ -221,7 +223,7 @@ class LoopOffsets:
 
     @property
     def tellable(self) -> int | None:
-        """Which of those messages may be returned now: the end of a partition follows its records."""
+        """The index of the first such message that may be returned now: the end of a partition follows its records."""
         return next((at for at, message in enumerate(self._source.told) if not self._is_ahead(message)), None)
 
     @staticmethod
@@ -231,7 +233,7 @@ class LoopOffsets:
         return end and (partition is None or place_of(message)[0] == partition)
 
     def _is_ahead(self, message: Message) -> bool:
-        """Whether it is the end of a partition that is paused, or of which something that is here was not returned."""
+        """Whether it is the end of a partition that is paused, or that has fetched records not returned yet."""
         if not self._is_end_of(message):
             return False
         partition, offset = place_of(message)
@@ -241,7 +243,7 @@ class LoopOffsets:
         return owner is not None and _unreturned(owner, offset)
 
     def seek(self, one: TopicPartition) -> None:
-        """Read on from there; inside of on_assign when that has returned, like what it assigns. Raises KafkaException,
+        """Read on from there; inside of on_assign, after that has returned, as with `assign`. Raises KafkaException,
         SourceError."""
         partition = Partition(one.topic, one.partition)
         if not self.is_assigned(partition):
@@ -256,8 +258,14 @@ class LoopOffsets:
     def begin(
         self, came: Sequence[Partition], wanted: Sequence[TopicPartition], chosen: Sequence[Partition] | None
     ) -> None:
-        """Partitions have come, and on_assign was called. Those that it has not chosen are the group's to give to
-        somebody else; until then nothing of them is returned. Raises SourceError."""
+        """Begin with partitions after on_assign. The group may give partitions that on_assign has not assigned to
+        another member; until then none of their records is returned. Raises SourceError.
+
+        Args:
+            came: the new partitions.
+            wanted: offsets that on_assign has given.
+            chosen: the partitions that on_assign has assigned; None = it has called no assign.
+        """
         left_out = set() if chosen is None else set(came).difference(chosen)
         again = self.left_out.intersection(came) - left_out
         self.left_out = (self.left_out | left_out) - again
@@ -266,7 +274,8 @@ class LoopOffsets:
         self._begin_at([one for one in wanted if Partition(one.topic, one.partition) not in left_out])
 
     def _begin_at(self, wanted: Sequence[TopicPartition]) -> None:
-        """Begin where on_assign has said, by `assign` and `seek`: the last word counts. Raises SourceError."""
+        """Begin at the offsets that on_assign has given by `assign` and `seek`; the last one of a partition counts.
+        Raises SourceError."""
         for partition, one in {Partition(one.topic, one.partition): one for one in wanted}.items():
             self._go(partition, one)
 
@@ -274,14 +283,15 @@ class LoopOffsets:
         self._driven.read_from(partition, self._resolved(one))
         told = self._source.told
         for message in [message for message in told if self._is_end_of(message, partition)]:
-            told.remove(message)  # it is told of again, if it is read up to there again
+            told.remove(message)  # reading up to the end again brings it again
 
     def is_assigned(self, partition: Partition) -> bool:
-        """Whether the client has it."""
+        """Whether the partition is assigned to the client."""
         return partition in self._family.ours.assigned
 
     def _unlike(self, partition: Partition) -> int:
-        """The client's code for a partition that is not assigned: of a topic that it knows, or of none that it does."""
+        """The client's code for a partition that is not assigned: _STATE if it knows the topic, else
+        _UNKNOWN_PARTITION."""
         known = {*self.topics, *(each.topic for each in self._family.ours.assigned)}
         return KafkaError._STATE if partition.topic in known else KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - librdkafka's names
 
@@ -290,17 +300,17 @@ class LoopOffsets:
 
 
 def _unreturned(owner: Ownership, below: int) -> bool:
-    """Whether something that is here and lies below that offset was not returned."""
+    """Whether a fetched record below this offset was not returned."""
     return any(entry.state in UNSTARTED and entry.record.offset < below for entry in owner.entries.values())
 
 
 def is_place(offset: int) -> bool:
-    """Whether reading may begin there: at a number, at the beginning, at the end, or so many before it."""
+    """Whether reading may begin there: a number, the beginning, the end, or so many records before the end."""
     return offset >= 0 or offset in (BEGINNING, END) or offset <= TAIL
 
 
 def behind(message: Message) -> TopicPartition:
-    """The offset that says that the message is done. Raises ValueError, as `place_of`."""
+    """The offset to commit when the message is done. Raises ValueError, as `place_of`."""
     partition, offset = place_of(message)
     return TopicPartition(partition.topic, partition.number, offset + 1)
 

@@ -1,4 +1,4 @@
-"""The source of a loop that is not ours: it gives the client's own messages, and calls the loop's own callbacks."""
+"""The source of a user's own loop: its records are the client's messages, and it calls the loop's callbacks."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ _LOOKED_AT_ONE_OF = 16
 
 
 class _Fields(NamedTuple):
-    """For `tuple.__new__`, in this order."""
+    """The fields of a `MessageRecord`, in the order for `tuple.__new__`."""
 
     partition: Partition
     offset: int
     fence: Fence
     message: Message
-    #: The value's, as the client counts it (before anybody deserialises it), and the headers' where messages have some:
-    #: the key is not fetched for that.
+    #: Bytes of the value as the client counts them (before it is deserialised), and of the headers, if messages have
+    #: some. Without the key, which would have to be fetched for that.
     size_bytes: int
 
 
 class MessageRecord(_Fields):
-    """A message in the place of a `Record`: what the engine asks of it is looked up in the message when it is asked. A
-    NamedTuple for the reason that a `Record` is one."""
+    """A message in the place of a `Record`: its properties are read from the message when they are needed. A NamedTuple
+    for the same reason as `Record`."""
 
-    #: Why the message could not be deserialised, or has no key; raised when it is its turn.
+    #: Why the message could not be deserialised, or has no key; raised when the message would be returned.
     failure: Exception | None = None
 
     @property
@@ -70,7 +70,7 @@ class MessageRecord(_Fields):
 
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """The headers as a list, also where there are none."""
+        """The headers as a sequence; empty = there are none."""
         return headers_of(self.message)
 
     def header(self, name: str) -> bytes | None:
@@ -89,27 +89,27 @@ class MessageRecord(_Fields):
 
 
 class UserCallbacks(Callbacks):
-    """The loop's own callbacks, each at its moment: on_revoke before anything is fenced, on_assign when all is taken
-    over and `assignment()` tells it, on_lost before the rest. What they raise is raised by the call around them."""
+    """The loop's own callbacks: on_revoke is called before anything is fenced, on_assign when the partitions are taken
+    over and in `assignment()`, on_lost before the engine. The call around them raises what they raise."""
 
     def __init__(self, group: str, brokers: str) -> None:
         super().__init__(group, brokers)
-        #: What the loop's callbacks get as their consumer.
+        #: The consumer that the loop's callbacks get.
         self.facade: Any = None
         self.user: dict[str, Callable[..., object] | None] = {}
-        #: The first of what they raised.
+        #: The first exception that they have raised.
         self.raised: Exception | None = None
-        #: Where on_assign wants partitions to begin, by its own assign call; None = not inside of on_assign.
+        #: Offsets that on_assign has given, by `assign` or `seek`; None = on_assign is not running.
         self.wanted: list[TopicPartition] | None = None
-        #: Which partitions on_assign has assigned itself; None = it leaves that to us.
+        #: The partitions that on_assign has assigned by itself; None = it has called no assign.
         self.chosen: list[Partition] | None = None
-        #: Told of partitions that came, and what on_assign has said: where to begin, and which it has chosen.
+        #: Called after on_assign with the assigned partitions, `wanted` and `chosen`.
         self.settled: Callable[[Sequence[Partition], Sequence[TopicPartition], Sequence[Partition] | None], None]
         self.settled = lambda *_: None
         self.commits = LoopCommits()
 
     def on_assign(self, consumer: Consumer, came: list[TopicPartition]) -> None:
-        """Take over, then tell the loop; where it says another offset, that is a reset."""
+        """Take the partitions over, then call the loop's on_assign; another offset that it gives is a reset."""
         super().on_assign(consumer, came)
         self.wanted, self.chosen = [], None
         self._call("on_assign", self.facade, [TopicPartition(one.topic, one.partition, one.offset) for one in came])
@@ -117,7 +117,7 @@ class UserCallbacks(Callbacks):
         self._guarded(lambda: self.settled(partitions_of(came), wanted, self.chosen))
 
     def on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        """The loop's last chance to say what is done, then the hand-over."""
+        """Call the loop's on_revoke, in which it may still report records as done; then hand over."""
         try:
             self._call("on_revoke", self.facade, list(gone))
         finally:
@@ -125,7 +125,7 @@ class UserCallbacks(Callbacks):
             self.commits.gone(partitions_of(gone))
 
     def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        """Call on_revoke where there is no on_lost, as the client does."""
+        """Call the loop's on_lost; without one its on_revoke, as the client does."""
         try:
             self._call("on_lost" if self.user.get("on_lost") else "on_revoke", self.facade, list(gone))
         finally:
@@ -133,7 +133,7 @@ class UserCallbacks(Callbacks):
             self.commits.gone(partitions_of(gone))
 
     def given_up(self) -> None:
-        """Tell the loop as of any loss."""
+        """Call the loop's on_lost, as for any loss."""
         if self.assigned:
             gone = topic_partitions(sorted(self.assigned))
             self._call("on_lost" if self.user.get("on_lost") else "on_revoke", self.facade, gone)
@@ -141,22 +141,22 @@ class UserCallbacks(Callbacks):
         super().given_up()
 
     def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        """The engine first. The loop is told of its own commits."""
+        """Note the outcome for the engine, then call the loop's on_commit, if the commit was its own."""
         super().on_commit(error, offsets)
         if told := self.commits.told(offsets):
             self._call("on_commit", error, told)
 
     def not_committed(self, error: KafkaError, offsets: list[TopicPartition]) -> None:
-        """A commit of the loop's that did not even leave the client."""
+        """Call the loop's on_commit for a commit that was not sent."""
         self._call("on_commit", error, offsets)
 
     def applications(self, _: str, call: Callable[..., object]) -> Callable[..., object]:
-        """A loop may end by what its error_cb raises."""
+        """Wrap a callback so that the call around it raises its exception: a loop may end that way."""
         return lambda *args: self._guarded(lambda: call(*args))
 
     def leaving(self) -> None:
-        """The loop leaves: on_revoke now, while what it commits still counts, and nothing of the loop's later. In the
-        client's own close() a commit may hang, or be refused."""
+        """Call on_revoke before the client closes, and none but on_commit afterwards: in the client's own close() a
+        commit of the loop may hang, or be refused."""
         if self.assigned:
             self._call("on_revoke", self.facade, topic_partitions(sorted(self.assigned)))
         self.user = {name: call for name, call in self.user.items() if name == "on_commit"}
@@ -169,24 +169,24 @@ class UserCallbacks(Callbacks):
     def _guarded(self, call: Callable[[], object]) -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - leaving the callback, it would take messages with it
+        except Exception as error:  # noqa: BLE001 - an exception that leaves the callback loses messages
             self.raised = self.raised or error
 
 
 class MessageSource(KafkaSource):
-    """A `KafkaSource` whose records are the client's messages, and whose client is there before it joins.
+    """A `KafkaSource` whose records are the client's messages, and whose client exists before it joins.
 
     Args:
-        conf: as for `KafkaSource`, without what the loop says by other means.
+        conf: as for `KafkaSource`, without the properties that `loop_config.read` has taken out.
         assignment: as for `KafkaSource`; this and the next two.
         static_id: as there.
         leave: as there.
         on_commit: the loop's own.
         ends_told: whether the loop has asked for the ends of partitions (enable.partition.eof).
-        deserialise: changes a message in place; what it raises is kept for the loop.
+        deserialise: changes a message in place; its exception is kept for the loop.
     """
 
-    #: In the audit's events: the class that users know.
+    #: The name of this source in audit events: the class that users know.
     known_as = "KafkaConsumer"
     _begins_by_default = OF_A_LOOP
 
@@ -209,24 +209,24 @@ class MessageSource(KafkaSource):
         self._ends_told, self._deserialise = ends_told, deserialise
         #: Messages that carry an error, for the loop.
         self.told: deque[Message] = deque()
-        #: Some of the messages have headers; and how many came since one was looked at.
+        #: Whether messages have headers; and how many messages came since some were checked.
         self._weighs_headers, self._unlooked = False, 0
-        #: Of partitions without an offset, where none may be chosen: at which assignment that was seen, and whether the
-        #: loop was told.
+        #: Partition without an offset, under auto.offset.reset=error -> the assignment at which this was seen, and
+        #: whether the loop has got the error.
         self._unsaid: dict[Partition, tuple[int, bool]] = {}
 
     @property
     def callbacks(self) -> UserCallbacks:
-        """Where the loop's callbacks are."""
+        """The loop's callbacks."""
         return self._callbacks
 
     @property
     def client(self) -> Consumer:
-        """For what is the client's alone. Raises SourceUnavailable: it is being rebuilt."""
+        """The client, for calls that do not concern the engine. Raises SourceUnavailable: it is being rebuilt."""
         return self._client_or_raise()
 
     def assignment(self) -> list[TopicPartition]:
-        """The client's; nothing while it is being rebuilt."""
+        """The client's assignment; empty while it is being rebuilt."""
         return [] if self._consumer is None else self._consumer.assignment()
 
     def build(self, deadline: Deadline) -> None:
@@ -234,7 +234,8 @@ class MessageSource(KafkaSource):
         self._make_client(deadline)
 
     def reach(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Nothing: a loop's subscribe() waits for no broker, and its topics may come later, as with the client."""
+        """Do nothing: a loop's subscribe() waits for no broker, and its topics may be created later, as with the
+        client."""
 
     def open(
         self,
@@ -243,13 +244,14 @@ class MessageSource(KafkaSource):
         owners: Mapping[Partition, Fence],
         deadline: Deadline,  # noqa: ARG002 - the port's
     ) -> None:
-        """Join: waits for no broker. Topics that do not exist (yet) are no error, as with the client itself."""
+        """Join, without waiting for a broker. Topics that do not exist (yet) are no error, as with the client
+        itself."""
         self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
         self._first_look.begin(self._topics)
         self._join()
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Ask for other topics from now on. Waits for no broker."""
+        """Subscribe to other topics from now on. Waits for no broker."""
         self._topics = list(topics)
         self._first_look.begin(self._topics)
         self._join()
@@ -257,10 +259,10 @@ class MessageSource(KafkaSource):
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, int | SourceError]:
-        """Where the group begins: known once the look is over that began with the subscription.
+        """The offsets at which the group begins. Waits for the look that began with the subscription.
 
-        With auto.offset.reset=error that is for on_assign to say. Of a partition of which it says nothing the loop gets
-        a message with _AUTO_OFFSET_RESET, once, as from the client; the others go on.
+        With auto.offset.reset=error on_assign has to give them. For a partition without one the loop gets a message
+        with _AUTO_OFFSET_RESET, once, as from the client; the other partitions go on.
         """
         if not self._starting_offsets.chosen:
             return self._unsaid_offsets(partitions)
@@ -273,7 +275,8 @@ class MessageSource(KafkaSource):
     def committed(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, Committed | SourceError | None]:
-        """Read the offsets; of one that is not ours, the engine's first commit is not the loop's."""
+        """Read the committed offsets. If one has no mark of ours, the engine's first commit there is not reported to
+        the loop."""
         found = super().committed(partitions, deadline)
         foreign = {each: one.offset for each, one in found.items() if isinstance(one, Committed) and not one.ours}
         self._callbacks.commits.adopts(foreign, begins=False)
@@ -290,9 +293,9 @@ class MessageSource(KafkaSource):
         super().close(deadline, leave=leave)
 
     def unsubscribe(self) -> None:
-        """Leave the group; what was assigned is revoked in a poll to come."""
+        """Leave the group; a later poll revokes the assigned partitions."""
         self._unowned = None  # it would join again
-        # While it joins for the first time it has nothing to leave with yet: that is said when it is closed.
+        # A client in its first join has no member id to leave with: `close` tells the broker then.
         self._subscribed = self._subscribed and not self.in_group
         self._callbacks.in_group = False
         self.client.unsubscribe()
@@ -337,8 +340,8 @@ class MessageSource(KafkaSource):
         return Batch(records, ends)
 
     def _looks_for_headers(self, messages: Sequence[Message]) -> bool:
-        """Whether headers count in what the records weigh. Asking each message would cost a tenth of its way, and most
-        have none: so one of some is asked, and all from the first that has some."""
+        """Whether headers count in the records' sizes. To ask each message would cost a tenth of its processing, and
+        most have none. Therefore one in 16 is asked; once one has headers, all are."""
         self._unlooked += len(messages)
         if not self._weighs_headers and self._unlooked >= _LOOKED_AT_ONE_OF:
             self._unlooked = 0
@@ -346,7 +349,7 @@ class MessageSource(KafkaSource):
         return self._weighs_headers
 
     def _told_error(self, message: Message, error: KafkaError) -> bool:
-        """Keep it for the loop. False = nothing that comes behind it may be read."""
+        """Keep a message with an error for the loop. False = the messages after it may not be read."""
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
             if self._ends_told:
                 self.told.append(message)
@@ -363,9 +366,9 @@ class MessageSource(KafkaSource):
                 self.group,
                 self._checked.max_poll_ms,
             )
-        # A topic that is missing or closed to us is the loop's to judge, which gets the message: the client goes on.
+        # The loop gets the message about a missing or forbidden topic, and decides what to do. The client goes on.
         if faults.is_about_a_topic(error):
-            self._callbacks.met(error, what)  # told now and then: many loops pass over what carries an error
+            self._callbacks.met(error, what)  # also logged from time to time: many loops ignore messages with an error
             return True
         return super()._failed(error, what)
 
@@ -378,7 +381,7 @@ class MessageSource(KafkaSource):
         return [commits.shown(reply) for reply in replies]
 
     def resolve(self, partition: Partition, offset: int, deadline: Deadline) -> int:
-        """An offset as a number, where it may be one of the client's own places. Raises SourceError."""
+        """Return an offset as a number; it may be one of the client's special values. Raises SourceError."""
         if offset >= 0:
             return offset
         if offset > TAIL:
@@ -396,6 +399,6 @@ def _no_offset(partition: Partition) -> Message:
 def _failure(deserialise: Callable[[Message], None], message: Message) -> Exception | None:
     try:
         deserialise(message)
-    except Exception as failure:  # noqa: BLE001 - raised when it is this message's turn
+    except Exception as failure:  # noqa: BLE001 - raised when this message would be returned
         return failure
     return None

@@ -1,4 +1,5 @@
-"""Offsets asked of a consumer, in bounded time: all answered or raised as one typed error, or an answer each."""
+"""Offsets read by a consumer, in bounded time. Either all are returned or one typed error is raised, or each partition
+has its own answer."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka._client import Consumer
     from holdfast.adapters.kafka.admin import Admin
 
-#: What ListOffsets takes for a time to answer with the log's start or end (Kafka's protocol).
+#: Special times of ListOffsets, for the log's start and end (Kafka's protocol).
 EARLIEST, LATEST = -2, -1
-#: The client's own places in a log (rdkafka.h): its beginning, its end, and so many records before that: TAIL - n.
+#: The client's special offsets (rdkafka.h): the log's beginning, its end, and n records before the end: TAIL - n.
 BEGINNING, END, TAIL = -2, -1, -2000
-#: What is being done, for errors.
+#: The name of this call in errors.
 ENDS = "asking for the ends of the logs"
 
 
@@ -44,14 +45,14 @@ def offsets_at(
     """The first offset at or after a time (ms since 1970), or of EARLIEST, LATEST; -1 = the log ends before that time.
 
     Args:
-        consumer: whose isolation.level decides where a log ends.
-        partitions: none asks nothing.
+        consumer: its isolation.level decides where a log ends.
+        partitions: without any, no request is sent.
         when: see above.
         deadline: of the whole call.
-        what: for the error: what is being done.
+        what: the name of this call in errors.
 
     Raises:
-        SourceError: of the call, or of one partition.
+        SourceError: about the call, or about one partition.
     """
     found = {}
     for partition, answer in offsets_of_each(consumer, partitions, when, deadline, what).items():
@@ -64,8 +65,8 @@ def offsets_at(
 def offsets_of_each(
     consumer: Consumer, partitions: Sequence[Partition], when: int, deadline: Deadline, what: str
 ) -> dict[Partition, int | SourceError]:
-    """Ask for offsets of partitions that have a leader (`Admin.leaders`), with an answer each. Raises what is about
-    all."""
+    """Ask for offsets of partitions that have a leader (`Admin.leaders`). Each gets its offset or its error. Raises
+    errors about all."""
     asked = topic_partitions(partitions, dict.fromkeys(partitions, when))
     return {
         Partition(reply.topic, reply.partition): reply.offset if error is None else error
@@ -76,8 +77,8 @@ def offsets_of_each(
 
 
 def committed(consumer: Asked, partitions: Sequence[Partition], deadline: Deadline, what: str) -> list[TopicPartition]:
-    """The offsets that the group has committed, with their metadata; an offset below 0 = nothing. Arguments and errors
-    as above."""
+    """The offsets that the group has committed, with their metadata; an offset below 0 = none. Arguments and errors as
+    above."""
     found = []
     for reply, error in committed_of_each(consumer, partitions, deadline, what):
         if error is not None:
@@ -89,7 +90,7 @@ def committed(consumer: Asked, partitions: Sequence[Partition], deadline: Deadli
 def committed_of_each(
     consumer: Asked, partitions: Sequence[Partition], deadline: Deadline, what: str
 ) -> list[tuple[TopicPartition, SourceError | None]]:
-    """The offsets that the group has committed, and what is wrong with each. Raises what is about all of them."""
+    """The offsets that the group has committed, each with its error or None. Raises errors about all of them."""
     asked = topic_partitions(partitions)
     return _replies(lambda timeout_s: consumer.committed(asked, timeout=timeout_s), asked, deadline, what)
 
@@ -117,9 +118,10 @@ def _replies(
 def offsets_by_leader(
     consumer: Consumer, admin: Admin, partitions: Sequence[Partition], when: int, deadline: Deadline
 ) -> dict[Partition, int | SourceError]:
-    """Ask as `offsets_of_each`, those that have a leader now; if a broker does not answer, each broker's apart.
+    """Ask as `offsets_of_each` about partitions that have a leader now. If a broker does not answer, ask about each
+    broker's partitions in a call of their own.
 
-    Asking for a partition that has no leader, the client waits for one, and all others of that call with it.
+    If a partition has no leader, the client waits for one, and delays all others in the same call.
     """
     leaders = admin.leaders({partition.topic for partition in partitions}, deadline)
     found: dict[Partition, int | SourceError] = {}
@@ -147,8 +149,8 @@ def offsets_by_leader(
 
 
 def borders_seen(consumer: Consumer, partitions: Sequence[Partition], which: int) -> dict[Partition, int]:
-    """The starts (0) or the ends (1) of logs, as the client has heard of them last; of those that were not fetched yet,
-    nothing. Does not wait."""
+    """The starts (0) or the ends (1) of logs, from the client's last fetches. Partitions without a fetch are left out.
+    Does not wait."""
     found: dict[Partition, int] = {}
     for partition in partitions:
         try:

@@ -1,4 +1,5 @@
-"""Properties of clients: who knows one, how its value is read. Pure. Secrets: plugin/secret_names.py.
+"""Properties of clients: which kind of client knows one, and how its value is read. Pure. Secrets:
+plugin/secret_names.py.
 
 The names are those of librdkafka's CONFIGURATION.md (2.16).
 """
@@ -52,7 +53,7 @@ CONSUMER_ONLY = frozenset(
     }
 )
 
-# Known to every client, but said about this consumer alone: its observers, and what it may create by subscribing.
+# Known to every client, but meant for this consumer only: its callbacks, and whether subscribing may create topics.
 _ABOUT_THIS_CONSUMER = frozenset(
     {"allow.auto.create.topics", "error_cb", "statistics.interval.ms", "stats_cb", "throttle_cb"}
 )
@@ -62,8 +63,8 @@ _FALSE = frozenset({"false", "f", "0"})
 
 
 def for_helpers(conf: Mapping[str, object]) -> dict[str, object]:
-    """The part of a consumer's configuration that a producer or an admin client takes over: how to reach the brokers
-    and who we are. Anything unknown goes along, since security properties are what later versions add."""
+    """The part of a consumer's configuration that a producer or an admin client takes over: addresses and credentials.
+    Unknown properties are included, because later versions mostly add security properties."""
     return {
         name: value for name, value in conf.items() if name not in CONSUMER_ONLY and name not in _ABOUT_THIS_CONSUMER
     }
@@ -85,7 +86,7 @@ def as_bool(name: str, value: object) -> bool:
 
 
 def as_int(name: str, value: object) -> int:
-    """A whole number, also where it is written as text. Raises SettingError."""
+    """A whole number, or a text with one. Raises SettingError."""
     try:
         return int(str(value).strip())
     except ValueError:

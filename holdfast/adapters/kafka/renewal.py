@@ -1,4 +1,5 @@
-"""When a source whose client is finished makes the next one: at once, and later the more clients fail in a row."""
+"""When a source whose client is finished makes the next one: at once, or with a wait that grows with each failure in a
+row."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka._client import KafkaError
     from holdfast.adapters.kafka.static_member import Refusals
 
-#: A client that lived for so long was no part of a series of failures: the next wait is short again.
+#: A client that lived for longer ends a series of failures: the next wait is short again.
 _STABLE_S = 120.0
 
 
 class Renewal:
-    """Of one source. One thread."""
+    """The wait for the next client of one source. One thread."""
 
     def __init__(self) -> None:
         self._due_at = 0.0
@@ -26,7 +27,7 @@ class Renewal:
         self.in_a_row = 0
 
     def finished(self) -> float:
-        """Note that a client is finished. Returns in how many seconds the next one is made."""
+        """Note that a client is finished. Returns the seconds until the next one is made."""
         if SYSTEM_CLOCK.now() - self._due_at > _STABLE_S:
             self.in_a_row = 0
         self.in_a_row += 1
@@ -36,12 +37,12 @@ class Renewal:
 
     @property
     def left_s(self) -> float:
-        """Until the next client is made; not below 0."""
+        """Seconds until the next client is made; not below 0."""
         return max(self._due_at - SYSTEM_CLOCK.now(), 0.0)
 
 
 def of_finished(error: KafkaError, group: str, refusals: Refusals | None, wait_s: float) -> SourceError | None:
-    """The error to tell of a client that an error has finished; None = it is told already."""
+    """The error to raise about a client that an error has finished; None = it was raised before."""
     if refusals is not None and faults.is_about_static_id(error):
         return refusals.judge(error)
     said = faults.as_source_error(error, f"member of {group}")

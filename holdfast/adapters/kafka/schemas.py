@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 M = TypeVar("M")
 
-#: Of a client that is made here. The client's own default is to wait for ever.
+#: The timeout of a client that is made here. The client's own default is to wait for ever.
 _TIMEOUT_S = 10
-#: A header instead of the value's first bytes may name the schema.
+#: The header that may name the schema, in place of the value's first bytes.
 _HEADER = "__value_schema_id"
-#: The client speaks HTTP by one of these, which one depends on its version. Their errors have no common base.
+#: The client uses one of these for HTTP, depending on its version. Their errors have no common base.
 _HTTP = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "requests", "authlib"})
 
 
@@ -41,8 +41,8 @@ class _FromRegistry(Generic[T]):
         """Decode the record's value.
 
         Raises:
-            RecordUnreadable: it has no such form, or the registry does not know its schema.
-            RegistryUnavailable: the registry does not answer, or refuses this client: tried again as `retry=` says.
+            RecordUnreadable: the value has another form, or the registry does not know its schema.
+            RegistryUnavailable: the registry does not answer, or refuses this client: tried again by `retry=`.
         """
         context = SerializationContext(record.topic, MessageField.VALUE, list(record.headers))
         try:
@@ -69,7 +69,7 @@ class Avro(_FromRegistry[T]):
             "basic.auth.user.info": "name:password"}`; or such a client of yours. A client that is made here waits 10 s
             for an answer, unless the configuration says otherwise. Credentials appear in no repr and no error.
         schema: the reader's schema, in JSON. None: each record's own.
-        from_dict: makes the value of the dictionary: `Order.model_validate`, `lambda found: Order(**found)`.
+        from_dict: makes the value from the dictionary: `Order.model_validate`, `lambda found: Order(**found)`.
         conf: for confluent's AvroDeserializer.
 
     Raises:
@@ -111,12 +111,12 @@ class Avro(_FromRegistry[T]):
 
 
 class JsonSchema(_FromRegistry[T]):
-    """`value=JsonSchema("http://localhost:8081")`: records of confluent's JSONSerializer, held against their schema.
+    """`value=JsonSchema("http://localhost:8081")`: records of confluent's JSONSerializer, checked against their schema.
 
     Args:
-        registry: as of `Avro`.
-        schema: a JSON schema in the place of each record's own.
-        from_dict: makes the value of what JSON has.
+        registry: as in `Avro`.
+        schema: a JSON schema in place of each record's own.
+        from_dict: makes the value from the decoded JSON.
         conf: for confluent's JSONDeserializer.
 
     Raises:
@@ -163,7 +163,7 @@ class Protobuf(_FromRegistry[M]):
 
     Args:
         message: the class that protoc has generated.
-        registry: as of `Avro`; only rules of the registry need one.
+        registry: as in `Avro`; needed only for rules of the registry.
         conf: for confluent's ProtobufDeserializer.
 
     Raises:
@@ -194,7 +194,7 @@ def schema_id(record: Record) -> str | None:
     return None
 
 
-def _client(registry: str | Mapping[str, Any] | object) -> Any:  # noqa: ANN401 - confluent's, or who does as it does
+def _client(registry: str | Mapping[str, Any] | object) -> Any:  # noqa: ANN401 - confluent's, or one with its methods
     if isinstance(registry, str):
         registry = {"url": registry}
     if not hasattr(registry, "keys"):
@@ -239,8 +239,8 @@ def _masked(text: str) -> str:
 
 
 def _says_nothing_of_the_record(error: Exception) -> bool:
-    """Whether it is about the way to the registry, or about us. A registry that does not know the schema has answered:
-    404, with a code of its own that begins so. A proxy's 404 has none."""
+    """Whether the error is about the connection to the registry, or about this client. A registry that does not know
+    the schema answers 404 with a code of its own that begins with 404; a proxy's 404 has no such code."""
     errors = _loaded("error")
     if isinstance(error, errors.SchemaRegistryError):
         code = error.error_code

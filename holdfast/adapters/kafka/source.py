@@ -50,25 +50,27 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 #: How long a change of the subscription waits to know which of its topics the group has read before.
 _LOOK_S = 3.0
-#: As short as it may be: the request leaves in any case.
+#: The timeout of a request that only wakes the client: the shortest possible, since the request is sent in any case.
 _WAKE_S = 0.001
-#: So long a client is closed whose brokers have all gone, or do not answer: it would go on trying to leave the group.
+#: How long `close` waits for a client whose brokers have all gone, or do not answer: the client goes on trying to leave
+#: the group.
 _CUT_OFF_S = 0.2
 
 
 class KafkaSource:
     """Consumes a group's share of topics.
 
-    The client's configuration passes through; what contradicts the promise is refused here, what serves it badly is
-    warned of (logger "holdfast.kafka").
+    The client's configuration passes through. Settings that contradict the promise are refused here; settings that
+    serve it badly cause a warning (logger "holdfast.kafka").
 
     Args:
         conf: as for `confluent_kafka.Consumer`.
-        assignment: "sticky" emits what the broker can do, decided by asking it at the start: the consumer protocol
-            (KIP-848) with the uniform assignor, else cooperative-sticky. "keep" leaves the configuration as it is.
+        assignment: "sticky" asks the broker at the start, and uses the consumer protocol (KIP-848) with the uniform
+            assignor if the broker has it, else cooperative-sticky. "keep" leaves the configuration as it is.
         static_id: the name under which this process comes back after a restart (group.instance.id), so that nothing
-            moves meanwhile; or a function that tells it, called once, at the start.
-        leave: a static member leaves for good at each stop, as others do. `Holdfast.stop(leave=True)` does so once.
+            moves meanwhile; or a function that returns it, called once, at the start.
+        leave: a static member leaves for good at each stop, as other members do. `Holdfast.stop(leave=True)` does so
+            once.
 
     Raises:
         SettingError: names the property, its value and the remedy.
@@ -103,20 +105,21 @@ class KafkaSource:
         self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default, ids)
         self._unowned: unowned.Watch | None = None
         self._number: int | None = None
-        #: Whether the group may have this member, or have it soon.
+        #: Whether the client has subscribed: the group may have this member, or get it soon.
         self._subscribed = False
         self._brokers, self._renewal, self._drain_s = Brokers(ids.admin, self._checked.conf), Renewal(), 0.0
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._checked!r})"
 
-    # ---- what the engine asks before the start
-    #: An idempotent producer stores nothing twice; what fails is tried again in place; librdkafka keeps the position.
+    # ---- read by the engine before the start
+    #: None each: messages have no identity beside their position (an idempotent producer stores nothing twice), and the
+    #: broker has no retries of its own.
     identity = retry_topic = retries = unroutable_letters = None
     _begins_by_default, gaps_are_the_logs = OF_AN_APP, False
 
     def brings_again(self, topic: str) -> bool:  # noqa: ARG002 - the port's signature
-        """Nothing comes again by the broker."""
+        """Return False: the broker delivers no record again by itself."""
         return False
 
     @property
@@ -131,8 +134,8 @@ class KafkaSource:
 
     @property
     def session_timeout_s(self) -> float | None:
-        """The session timeout as configured; where the protocol is the consumer protocol, or may be, as the broker says
-        (see `GroupSession`, which asks it). None = not known."""
+        """The session timeout as configured. With the consumer protocol, or if it is not decided yet, the broker's
+        value (`GroupSession` asks for it). None = not known."""
         if self._client is not None and self._client.session_timeout_s is not None:
             return self._client.session_timeout_s
         said = self._checked.conf.get("session.timeout.ms")
@@ -147,11 +150,12 @@ class KafkaSource:
 
     @property
     def silence(self) -> Silence | None:
-        """Brokers that do not answer, some 20 s after the last record at the earliest."""
+        """The silence of brokers that do not answer, some 20 s after the last record at the earliest; None = there is
+        none."""
         return self._brokers.silence
 
     def cut_off(self) -> bool:
-        """Look whether the brokers have gone, all of them: by connecting."""
+        """Whether all brokers have gone. Tries to connect to them."""
         return self._brokers.lost_at(self._callbacks.all_down_at)
 
     @property
@@ -160,13 +164,13 @@ class KafkaSource:
         consumer = self._consumer
         if consumer is None or self._client is None:
             return False
-        # Who is given nothing under the consumer protocol is told nothing.
+        # Under the consumer protocol a member without partitions gets no callback.
         asks = self._client.protocol is GroupProtocol.CONSUMER and not self._callbacks.assigned
         member = is_member(consumer) if asks else None
         return self._callbacks.in_group if member is None else member
 
     def check_settings(self, settings: Settings) -> None:
-        """Hold the app's settings against the client's. Raises SettingError."""
+        """Compare the app's settings with the client's. Raises SettingError."""
         self._drain_s = settings.fitted(self.max_poll_interval_s).drain_s
         if settings.drain_timeout_s is not None:
             check_drain(self._checked, settings.drain_timeout_s)
@@ -174,11 +178,11 @@ class KafkaSource:
             self._warn([finding])
 
     def use_static_id(self, static_id: str) -> None:
-        """Take this name, before `open`. Raises SettingError: it has another."""
+        """Take this static id, before `open`. Raises SettingError: the source has another."""
         self._static_id = chosen(self._checked.conf, self._static_id, static_id)
 
     def use_process_number(self, number: int) -> None:
-        """Say which of several processes this is: its client's name has the number."""
+        """Set the number of this process among several; its client.id has the number."""
         self._number = number
 
     @property
@@ -188,7 +192,7 @@ class KafkaSource:
         return str(conf.get(STATIC_ID) or conf.get("client.id") or process_name(self._number))
 
     def dead_letters(self) -> KafkaDeadLetters:
-        """Dead letters on the same brokers, with the same credentials."""
+        """Make a sender of dead letters to the same brokers, with the same credentials."""
         return KafkaDeadLetters(self._checked.conf)
 
     def reads_all_of(self, topics: Collection[str]) -> None:
@@ -197,10 +201,10 @@ class KafkaSource:
 
     # ---- the start and the end
     def reach(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Reach the broker and look for the topics; join nothing yet. Raises SourceError: UnknownTopic names all that
-        are missing."""
+        """Reach the broker and look for the topics; join nothing yet. Raises SourceError: UnknownTopic names all
+        missing topics."""
         self._topics = list(topics)
-        self._ids.admin().reach(deadline)  # a client that no log hears of: ours would tell of each try to connect
+        self._ids.admin().reach(deadline)  # the admin client first: it does not log each failed connection
         self._make_client(deadline)
         look_for_topics(self._client_or_raise(), self._topics, self._callbacks, self._checked.bootstrap, deadline)
         self._callbacks.connected = True
@@ -221,7 +225,8 @@ class KafkaSource:
         self._join()
 
     def _make_client(self, deadline: Deadline) -> None:
-        """The broker is asked what it can only where the configuration depends on it. Raises SourceError."""
+        """Make the client. The broker is asked for its features only if the configuration depends on them. Raises
+        SourceError."""
         asked = broker_features.ask(self._checked.conf, deadline) if needs_answer(self._checked) else NOT_ASKED
         self._consumer = self._build(self._use(asked))
 
@@ -251,21 +256,22 @@ class KafkaSource:
                 _log.warning("%s", finding)
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Ask for other topics from now on; the rebalance follows in polls to come."""
+        """Subscribe to other topics from now on; the rebalance follows in later polls."""
         self._topics = list(topics)
         if self._consumer is not None:
-            with suppress(SourceError):  # asked again when one of them comes
+            with suppress(SourceError):  # asked again when partitions of the topics are assigned
                 self._starting_offsets.look(self._consumer, self._topics, Deadline(_LOOK_S))
         self._join()
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
-        """Give the membership up. Everything is committed and let go before: a commit inside it can hang the process.
+        """Give the membership up. The caller has committed and let go before: a commit inside it can hang the process.
 
-        Measured on Kafka 4.3: with an unpolled rebalance pending, close() with a synchronous commit in on_revoke hung
-        in 5 of 10 tries; after polls and commits, with nothing left to commit, in none of 7. It waits as well for the
-        answer to each commit, for as long as requests may take (socket.timeout.ms, 60 s): a group's coordinator that
-        hangs is not waited for. Brokers that answer nothing at all (frozen, or behind a cut wire) even less: what was
-        to be committed was sent to them, and counts if they wake up within the session.
+        Measured on Kafka 4.3: with an unpolled rebalance pending, the client's close() with a synchronous commit in
+        on_revoke hung in 5 of 10 tries; after polls and commits, with nothing left to commit, in none of 7. The
+        client's close() also waits for the answer to each commit, as long as requests may take (socket.timeout.ms, 60
+        s). If answers are outstanding, this method waits no longer than its deadline; if the brokers do not answer at
+        all (frozen, or the network is cut), 0.2 s at most: the commits were sent, and count if the brokers wake up
+        within the session.
         """
         consumer, self._consumer = self._consumer, None
         self._unowned = None
@@ -277,7 +283,7 @@ class KafkaSource:
             self._callbacks.clients += 1
             give_up(consumer, Deadline(min(deadline.left_s(), _CUT_OFF_S)))
         elif (hangs := self._brokers.may_hang(consumer)) or self._callbacks.commits_under_way:
-            self._callbacks.clients += 1  # what it calls then comes from another thread, and is nobody's any more
+            self._callbacks.clients += 1  # it closes in another thread; callbacks from there are dropped
             give_up(consumer, Deadline(min(deadline.left_s(), _CUT_OFF_S)) if hangs else deadline)
         elif self._client is not None and self._client.static_id is not None and self._subscribed:
             leave_static.close(consumer, self._client, deadline, leave=leave or self._leave)
@@ -287,9 +293,10 @@ class KafkaSource:
 
     # ---- polling
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Records and rebalances. Raises SourceError: what no client can cure, and what callbacks met; and what a
-        signal's handler has raised in them: then what came is lost, and the client has to be sent back."""
-        # Raised before anything is taken from the client: what it has delivered is not delivered again.
+        """Return records; handle rebalances. Raises SourceError: an error that no client can cure, or one from a
+        callback. Also raises what a signal's handler has raised in a callback: the records of that poll are lost then,
+        and the caller has to seek back."""
+        # Raise before anything is taken from the client, which delivers nothing twice.
         if (trouble := self._callbacks.take_trouble()) is not None:
             raise trouble
         consumer = self._consumer
@@ -305,11 +312,11 @@ class KafkaSource:
         assignments = self._callbacks.assignments
         # poll() returns at the first message, consume() only when it is full or the time is over.
         first = consumer.poll(timeout_s) if timeout_s > 0 or max_records == 1 else None
-        # Sorted before consume(), in which its partition may go and come back: it belongs to the ownership of now.
+        # Sort it before consume(), in which its partition may go and come back: it belongs to the current ownership.
         batch = self._sort([first], Batch([], [])) if first is not None else Batch([], [])
-        # Behind an error may come what it leads to, such as the loss of all: that is another poll's, as with a client.
+        # An error's consequence, such as the loss of all partitions, may follow it: leave that to the next poll.
         more = max_records > 1 and (timeout_s <= 0 if first is None else first.error() is None)
-        # What an assignment brings is for the engine to ask for anew: it wants less than before.
+        # After an assignment return first: the engine then asks for fewer records than before.
         same = self._callbacks.assignments == assignments
         if more and same and self._consumer is consumer and self._callbacks.trouble is None:
             batch = self._sort(consumer.consume(max_records - (first is not None), 0), batch)
@@ -322,13 +329,13 @@ class KafkaSource:
         return batch
 
     def _sort(self, messages: list[Message], batch: Batch) -> Batch:
-        """Add messages to a batch: records with their fence, ends of partitions; errors go their own way. Takes them
-        out of their list."""
+        """Add messages to a batch: records with their fence, and ends of partitions; errors go to `_failed`. Empties
+        the list of messages."""
         records, ends = list(batch.records), list(batch.ends)
         owners, known, new = self._owners, self._partitions, tuple.__new__
         at, partition, fence = ("", -1), Partition("", -1), None
-        # Each message goes as its record comes. Were all of both there at once, Python's collector of cycles would look
-        # at them in each poll: it counts what was made and is not gone.
+        # Each message is freed as its record is made. If all of both existed at once, Python's cyclic collector would
+        # run in each poll: it counts allocations minus deallocations.
         messages.reverse()
         take: Callable[[int], Any] = messages.pop
         # Records and ends of partitions have a topic, a number and an offset; errors of a client may not.
@@ -337,8 +344,8 @@ class KafkaSource:
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
                 if self._failed(error, f"consuming {message.topic() or self._topics}"):
                     continue
-                # What cannot be read may be skipped by the client: behind a hole that nobody looked at, nothing counts.
-                # The next poll raises it, and the app stops with the watermark before the hole.
+                # The client may skip what it cannot read, so records after it are dropped. The next poll raises the
+                # error, and the app stops with the watermark before the hole.
                 break
             if (where := (message.topic(), message.partition())) != at:  # messages of a partition come together
                 at = where
@@ -347,7 +354,7 @@ class KafkaSource:
             if error is not None:
                 ends.append(End(partition, message.offset()))
             elif fence is not None:
-                # A function of Python's costs as much as the rest of this: none makes the record, or asks for headers.
+                # A call of a Python function costs as much as the rest of this block, so there is none here.
                 try:
                     headers = ask(message) or ()
                 except SystemError:
@@ -358,7 +365,8 @@ class KafkaSource:
         return Batch(records, ends)
 
     def _failed(self, error: KafkaError, what: str) -> bool:
-        """An error event: ridden out (True: the client goes on), cured by a new client, or raised by the next poll."""
+        """Handle an error event: the client goes on by itself (returns True), a new client is made, or the next poll
+        raises it."""
         cure = faults.cure_of(error)
         if cure is faults.Cure.CLIENT:
             self._callbacks.ridden_out(error)
@@ -381,21 +389,25 @@ class KafkaSource:
         return False
 
     def _finish(self, said: SourceError | None) -> Consumer | None:
-        """Of a finished client: what it had is lost, and the next poll tells why. The caller closes it."""
+        """Take a finished client away: its partitions are lost, and the next poll raises why. The caller closes it.
+
+        Args:
+            said: the error to raise; None = none.
+        """
         self._callbacks.trouble = said
         finished, self._consumer = self._consumer, None
         self._callbacks.given_up()
         return finished
 
     def _rebuild(self, timeout_s: float) -> None:
-        """Make the client anew, once its wait is over."""
+        """Make the next client, once the wait for it is over."""
         wait_s = self._renewal.left_s
         if wait_s > 0 or self._client is None or (self._refusals is not None and self._refusals.final):
             SYSTEM_CLOCK.sleep(min(wait_s, timeout_s))
             return
         try:
             self._consumer = self._build(self._client)
-        except SourceError as error:  # there was such a client: a file of its configuration is missing for a moment
+        except SourceError as error:  # it worked before: perhaps a file of its configuration is missing for a moment
             raise SourceFatal(f"{error}; tried again in {self._renewal.finished():.1f} s") from error
         self._join()
 
@@ -414,13 +426,14 @@ class KafkaSource:
     def position_names(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, str | SourceError]:
-        """Group, topic, topic id, number: a topic that was deleted and made again has another id."""
+        """Names of positions: group, topic, topic id, number. A topic that was deleted and made again has another
+        id."""
         return self._mark.position_names(partitions, deadline)
 
     def committed(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, Committed | SourceError | None]:
-        """The offsets that the group has committed. An error is not "nothing"."""
+        """The offsets that the group has committed. An error is never returned as None ("nothing")."""
         replies = committed_of_each(self._client_or_raise(), partitions, deadline, "reading the committed offsets")
         found = {Partition(each.topic, each.partition): error or self._mark.read(each) for each, error in replies}
         self._mark.tell()
@@ -429,7 +442,7 @@ class KafkaSource:
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, int | SourceError]:
-        """Where the group begins, as `StartingOffsets` says, asked once; later offsets of a group are its own."""
+        """The offsets at which the group begins in partitions without a committed one; see `StartingOffsets`."""
         self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
         found: dict[Partition, int | SourceError] = {}
         for when, some in self._starting_offsets.of(partitions, self._mark.ids).items():
@@ -437,11 +450,11 @@ class KafkaSource:
         return found
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """With isolation.level=read_committed (the default): up to where no transaction is open."""
+        """The ends of the logs; with isolation.level=read_committed (the default) the last stable offsets."""
         return offsets_at(self._client_or_raise(), partitions, LATEST, deadline, ENDS)
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """The ends of the logs, as of `last_offsets`, without waiting."""
+        """The ends of the logs, as in `last_offsets`, without waiting. None = there is no answer yet."""
         return self._ends.look(partitions)
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -454,7 +467,7 @@ class KafkaSource:
             self._callbacks.not_sent(error.args[0], offsets)
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """From what the client has seen in its fetches."""
+        """The ends of the logs as the client has seen them in its fetches."""
         return {} if self._consumer is None else borders_seen(self._consumer, partitions, 1)
 
     def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
@@ -462,7 +475,7 @@ class KafkaSource:
         return {} if self._consumer is None else borders_seen(self._consumer, partitions, 0)
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Raises SourceUnavailable: the fetcher does not stand yet, ask again."""
+        """Read on from this offset. Raises SourceUnavailable: the fetcher has not started yet; ask again."""
         try:
             self._client_or_raise().seek(TopicPartition(partition.topic, partition.number, offset))
         except KafkaException as error:
@@ -475,9 +488,9 @@ class KafkaSource:
     def resume(self, partitions: Collection[Partition]) -> None:
         """Fetch again.
 
-        Neither a resume nor a seek wakes librdkafka's thread of a broker that it fetches nothing from: that looks by
-        itself once a second (2.16), and so late came the first record. A request wakes it; its answer is not waited
-        for.
+        Neither a resume nor a seek wakes librdkafka's thread for a broker from which it fetches nothing. That thread
+        looks by itself once a second (2.16), and the first record came as late. A request wakes it; its answer is not
+        awaited.
         """
         self._try(lambda consumer: consumer.resume(topic_partitions(partitions)))
         asked = topic_partitions(partitions, dict.fromkeys(partitions, LATEST))

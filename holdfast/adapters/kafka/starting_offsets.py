@@ -1,4 +1,4 @@
-"""Where a partition begins of which the group has no offset: as auto.offset.reset says, or from its first record."""
+"""Where the group begins in a partition without a committed offset: by auto.offset.reset, or at its first record."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ _POLICIES = {
 
 
 class Default(NamedTuple):
-    """The rule where the configuration says nothing."""
+    """The policy if the configuration has none."""
 
     policy: str
     why: str
 
 
-#: An app is written for holdfast, and nothing is to be lost; a loop was written for the client.
+#: An app is written for holdfast, and must not lose records; a loop was written for the client.
 OF_AN_APP = Default("earliest", "holdfast's default: the client's own, latest, would skip what is there")
 OF_A_LOOP = Default("latest", "the client's default")
 
 
 class StartingOffsets:
-    """Of one group. One thread.
+    """The starting offsets of one group. One thread.
 
-    "latest" is meant for what is there when the group begins. What it learns of later, a topic that a pattern matches
-    or that was made again, or partitions that are added, is read from the first record: what was sent there before it
-    was seen is not old.
+    "latest" applies to partitions that exist when the group begins. Partitions that are found later (added partitions,
+    a topic that a pattern matches, a topic that was made again) are read from their first record: records that were
+    sent there before the group noticed are not old.
     """
 
     def __init__(self, group: str, conf: Mapping[str, object], default: Default, ids: TopicIds) -> None:
@@ -58,26 +58,26 @@ class StartingOffsets:
         self._policy = str(said) if said is not None else default.policy
         self._why = f"{_NAME}={self._policy}" if said is not None else f"{_NAME} is not set, and this is {default.why}"
         self._when = _POLICIES.get(self._policy.lower())
-        #: Of these "latest" is meant: there before the group was joined, of topics of which it had nothing. With the
-        #: topic's id: of one that was made again it is not meant.
+        #: Partitions to which "latest" applies: they existed before the group was joined, and it had read nothing of
+        #: their topics. With the topic's id: "latest" does not apply to a topic that was made again.
         self._never_read: dict[Partition, str] = {}
         self._looked_at: set[str] = set()
-        #: Partitions of which was said where the group begins there.
+        #: Partitions whose beginning was logged.
         self._said: set[Partition] = set()
-        #: Topics that begin at their first record whatever the configuration says.
+        #: Topics that begin at their first record, whatever the configuration.
         self.whole: frozenset[str] = frozenset()
 
     @property
     def chosen(self) -> bool:
-        """Whether somebody has said where; else a group without an offset is an error."""
+        """Whether there is a policy; with auto.offset.reset=error a partition without an offset is an error."""
         return self._when is not None
 
     def begin(self, consumer: Consumer, topics: Collection[str], deadline: Deadline) -> None:
-        """Before the group is joined: look. Raises SourceError."""
+        """Look, before the group is joined. Raises SourceError."""
         self.look(consumer, topics, deadline)
 
     def has_to_look(self, topics: Collection[str]) -> bool:
-        """Whether it matters what is there of these, and is not known yet."""
+        """Whether `look` has to ask about one of these topics."""
         return bool(self._unseen(topics))
 
     def _unseen(self, topics: Collection[str]) -> set[str]:
@@ -85,31 +85,33 @@ class StartingOffsets:
         return new if self._when == LATEST else set()
 
     def look(self, consumer: Asked, topics: Collection[str], deadline: Deadline, ids: TopicIds | None = None) -> None:
-        """At the beginning, and for topics that are named later. One thread at a time. Raises SourceError.
+        """Find the partitions to which "latest" applies: at the beginning, and for topics that are subscribed to later.
+        One thread at a time. Raises SourceError.
 
         Args:
-            consumer: or who else answers.
+            consumer: sends the requests.
             topics: names and patterns.
             deadline: of the whole look.
-            ids: who is asked for them; None = whom this was made with.
+            ids: reads the topics' ids; None = the one from the constructor.
         """
         if not (new := self._unseen(topics)):
             return
         partitions = _partitions(consumer, new, deadline)
         replies = committed(consumer, partitions, deadline, "looking where the group begins")
-        # A loop without holdfast commits nothing of a partition in which it has met no record: that one is not new.
-        # Ours commit wherever they begin.
+        # A commit without our mark is of a loop without holdfast, which commits nothing in partitions without records:
+        # other partitions of the topic need not be new. holdfast commits in each partition that it begins, so a
+        # partition without a commit is new there.
         ours = {reply.topic for reply in replies if reply.offset >= 0 and is_marked(reply)}
         known = (ids or self._ids).of({partition.topic for partition in partitions}, deadline)
         self._never_read |= {each: known[each.topic] for each in partitions if each.topic not in ours}
         self._looked_at |= new
 
     def of(self, partitions: Sequence[Partition], ids: Mapping[str, str]) -> Mapping[int, Sequence[Partition]]:
-        """Which of them begin at the log's start (EARLIEST), and which at its end (LATEST).
+        """The partitions that begin at the log's start (EARLIEST), and those that begin at its end (LATEST).
 
         Args:
-            partitions: the group has no offset there.
-            ids: of their topics, now, as far as they are known.
+            partitions: those in which the group has no offset.
+            ids: the current ids of their topics, as far as they are known.
 
         Raises:
             SourceError: auto.offset.reset=error forbids to choose.
@@ -128,7 +130,7 @@ class StartingOffsets:
         return {when: some for when, some in ((EARLIEST, early), (LATEST, late)) if some}
 
     def _tell(self, partitions: Sequence[Partition], where: str) -> None:
-        """Log where the group begins, once of each partition."""
+        """Log where the group begins, once for each partition."""
         if new := [each for each in partitions if each not in self._said and each.topic not in self.whole]:
             self._said.update(new)
             why = self._why
@@ -139,7 +141,7 @@ class StartingOffsets:
 
 
 def _partitions(consumer: Asked, topics: Collection[str], deadline: Deadline) -> list[Partition]:
-    """All that are there of these names and patterns. Raises SourceError."""
+    """All existing partitions of these names and patterns. Raises SourceError."""
     try:
         known = consumer.list_topics(timeout=request_s(deadline)).topics
     except KafkaException as error:
@@ -159,5 +161,5 @@ def _matches(name: str, topic: str) -> bool:
         return True
     try:
         return re.match(topic, name) is not None
-    except re.error:  # the client's patterns are those of POSIX: one that is none of Python's is taken to match
+    except re.error:  # the client's patterns are POSIX ones: one that Python cannot read is taken to match
         return True

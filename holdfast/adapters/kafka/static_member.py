@@ -1,12 +1,12 @@
 """Static members: a process that keeps its name over a restart (group.instance.id), so that nothing moves meanwhile.
 
-What the broker does with two processes of one name (Kafka 4.3.1): in the classic protocol the newer one takes the older
-one's place, and the older one's client ends; in the consumer protocol the newer one is refused for as long as the older
-one's session lasts, whether that lives or was killed.
+Two processes with one static id (Kafka 4.3.1): in the classic protocol the newer process takes the place of the older
+one, whose client ends. In the consumer protocol the newer one is refused as long as the older one's session lasts,
+whether that process lives or was killed.
 
-Two of one static id: `_FATAL` hides which error it is, so the protocol decides. Classic: fenced, and who is fenced
-stops, or two would throw each other out for ever. Consumer protocol: refused, by a live one or by a dead one's session;
-only time tells.
+`_FATAL` hides the error's code, so the protocol decides about it. Classic: this member was fenced, and it stops;
+otherwise the two would throw each other out for ever. Consumer protocol: this member was refused, because of a living
+process or of a dead one's session; it tries again for a limited time.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka._client import KafkaError
 
 PROPERTY = "group.instance.id"
-#: As Kafka's own clients: the rules of a topic's name (Topic.validate, JoinGroupRequest.validateGroupInstanceId).
+#: The rule of Kafka's own clients, as for a topic's name (Topic.validate, JoinGroupRequest.validateGroupInstanceId).
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
-#: How long a refusal may be a dead predecessor's: the longest session that brokers allow by default
-#: (group.consumer.max.session.timeout.ms), and as much again as half of it.
+#: How long a refusal may be due to a dead predecessor: the longest session that brokers allow by default
+#: (group.consumer.max.session.timeout.ms), and half of it in addition.
 _REFUSED_S = 90.0
 
 
 def check_name(field: str, name: object) -> str:
-    """Raises SettingError."""
+    """Check a static id. Raises SettingError."""
     said = "" if name is None else str(name)
     if not _NAME.fullmatch(said) or said in (".", ".."):
         raise SettingError(
@@ -43,7 +43,7 @@ def check_name(field: str, name: object) -> str:
 
 
 def with_id(conf: Mapping[str, object], static_id: object) -> dict[str, object]:
-    """The configuration with the member's name in it. Raises SettingError."""
+    """The configuration with this static id. Raises SettingError."""
     name = check_name("static_id", static_id)
     if conf.get(PROPERTY, name) != name:
         raise SettingError("static_id", static_id, f"{PROPERTY}={conf[PROPERTY]!r} says another: leave one of them out")
@@ -51,11 +51,11 @@ def with_id(conf: Mapping[str, object], static_id: object) -> dict[str, object]:
 
 
 def chosen(conf: Mapping[str, object], asked: Callable[[], str] | None, static_id: str) -> Callable[[], str]:
-    """The name that somebody gives to a source which has none. Raises SettingError.
+    """A function that returns the static id given to a source without one. Raises SettingError.
 
     Args:
         conf: of the source.
-        asked: the function that it would ask for its name.
+        asked: the function that the source would call for its static id.
         static_id: the name.
     """
     if asked is not None:
@@ -65,7 +65,7 @@ def chosen(conf: Mapping[str, object], asked: Callable[[], str] | None, static_i
 
 
 def id_from(told: Callable[[], str]) -> str:
-    """Ask the user's function for the name. Raises SettingError."""
+    """Call the user's function for the static id. Raises SettingError."""
     try:
         return check_name("static_id", told())
     except SettingError:
@@ -77,10 +77,11 @@ def id_from(told: Callable[[], str]) -> str:
 
 
 class Refusals:
-    """Refusals of a static member whose name is another's. One thread."""
+    """Refusals of a static member whose id another process has. One thread."""
 
     def __init__(self, static_id: str, group: str, now: Callable[[], float], *, waits: bool) -> None:
-        """Args: waits: the consumer protocol, in which who is refused may be let in once a session has ended."""
+        """Args: waits: True under the consumer protocol, in which a refused member may be let in once a session
+        ends."""
         self._id, self._group, self._now, self._waits = static_id, group, now, waits
         self._since: float | None = None
         #: This member will not come back.
@@ -88,13 +89,13 @@ class Refusals:
 
     @property
     def waiting(self) -> bool:
-        """Whether it was refused, and has not been let in since."""
+        """Whether the member was refused, and has not been let in since."""
         return self._since is not None
 
     def judge(self, error: KafkaError) -> SourceError | None:
-        """The error to tell about the name; None = nothing that was not said."""
+        """The error to raise about a refusal; None = it was raised before."""
         if not self._waits:
-            # Who came back would take the place away again, and so on for ever.
+            # If this member came back, it would take the other's place, and so on for ever.
             self.final = True
             return StaticIdTaken(
                 f"another process joined {self._group} as {PROPERTY}={self._id} and has this member's place "
@@ -117,6 +118,6 @@ class Refusals:
         )
 
     def let_in(self) -> float:
-        """Note that it is a member again. Returns for how many seconds it was not."""
+        """Note that it is a member again. Returns the seconds since its first refusal."""
         since, self._since = self._since, None
         return 0.0 if since is None else self._now() - since

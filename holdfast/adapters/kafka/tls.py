@@ -1,4 +1,4 @@
-"""The consumer's TLS properties as a context of Python's ssl, for the one question that librdkafka does not pass on."""
+"""The consumer's TLS properties as a context of Python's ssl, for requests that are sent without librdkafka."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.adapters.kafka.properties import as_bool
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Python's ssl cannot say these: a keystore, an engine, a key that is not in a file (we would have to write it to one).
+# Python's ssl has no way to use these: a keystore, an engine, a key that is not in a file (we would have to write it).
 _CANNOT = (
     "ssl.keystore.location",
     "ssl.key.pem",
@@ -26,12 +26,12 @@ class CannotSay(Exception):
 
 
 def uses_tls(conf: Mapping[str, object]) -> bool:
-    """Whether the brokers are spoken to over TLS."""
+    """Whether the connections to brokers use TLS."""
     return str(conf.get("security.protocol", "plaintext")).strip().lower() in ("ssl", "sasl_ssl")
 
 
 def context(conf: Mapping[str, object]) -> ssl.SSLContext:
-    """Make the TLS context that librdkafka would make, in Python. Reads the files that are named. Raises CannotSay,
+    """Make the TLS context that librdkafka would make, in Python. Reads the configured files. Raises CannotSay,
     OSError."""
     for name in _CANNOT:
         if conf.get(name):
@@ -47,7 +47,7 @@ def context(conf: Mapping[str, object]) -> ssl.SSLContext:
         made.load_cert_chain(
             str(conf["ssl.certificate.location"]),
             str(key) if key else None,
-            # An empty answer instead of none: without, OpenSSL would ask at the terminal.
+            # An empty password instead of none: without one, OpenSSL would ask at the terminal.
             lambda: str(password or ""),
         )
     if str(conf.get("ssl.endpoint.identification.algorithm", "https")).lower() == "none":
@@ -55,12 +55,12 @@ def context(conf: Mapping[str, object]) -> ssl.SSLContext:
     name = "enable.ssl.certificate.verification"
     if not as_bool(name, conf.get(name, True)):
         made.check_hostname = False
-        made.verify_mode = ssl.CERT_NONE  # the user's own choice; nothing is sent here that could be stolen
+        made.verify_mode = ssl.CERT_NONE  # the user's setting; no secret is sent over this connection
     return made
 
 
 def _trusting(location: str) -> ssl.SSLContext:
-    """`ssl.ca.location` is a file or a folder."""
+    """A context that trusts `ssl.ca.location`, a file or a folder."""
     try:
         return ssl.create_default_context(cafile=location)
     except IsADirectoryError:

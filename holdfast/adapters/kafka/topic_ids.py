@@ -1,7 +1,5 @@
-"""The identity of topics: a topic that was deleted and made again has another id (KIP-516, brokers 2.8 and later).
-
-And of their cluster.
-"""
+"""The ids of topics and of their cluster: a topic that was deleted and made again has another id (KIP-516, brokers 2.8
+and later)."""
 
 from __future__ import annotations
 
@@ -17,44 +15,44 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from holdfast.timing import Deadline
 
-# How a broker that gives no ids says so: the UUID of zeros, in Kafka's base64.
+# The id from a broker without topic ids: the UUID of zeros, in Kafka's base64.
 _NO_ID = "A" * 22
 
 
 def position_name(group: str, partition: Partition, topic_id: str, cluster: str) -> str:
-    """The store's name of a group's position in a partition: a topic that was made again begins with nothing known, and
-    so does one of that name in another cluster. Where topics have no ids, the cluster's keeps two clusters apart."""
+    """The store's name of a group's position in a partition. A topic that was made again has a new, empty position, and
+    so has a topic of that name in another cluster. Without topic ids the cluster's id keeps two clusters apart."""
     return f"{group}/{partition.topic}/{topic_id or cluster}/{partition.number}"
 
 
 class TopicIds:
     """Asks for ids with the consumer's credentials (DESCRIBE on the topic, which READ includes). One thread at a time.
 
-    Raises SettingError where librdkafka refuses the configuration.
+    Raises SettingError: librdkafka refuses the configuration.
     """
 
     def __init__(self, conf: Mapping[str, object]) -> None:
         self._conf = conf
         self._admin: Admin | None = None
         self._first: dict[str, str] = {}
-        #: The cluster's id, as of when topics were last asked for; "" = it has none, or is librdkafka's for tests.
+        #: The cluster's id at the last request for topics; "" = it has none, or is librdkafka's mock cluster.
         self.cluster = ""
 
     def admin(self) -> Admin:
-        """The client that asks; made at the first call. Raises SettingError."""
+        """The admin client; made at the first call. Raises SettingError."""
         if self._admin is None:
             self._admin = Admin(self._conf)
         return self._admin
 
     def close(self) -> None:
-        """Let the client go, in this thread. Where Python's collector of cycles finds it, that may be while it hands
-        an answer over, in its own thread: then librdkafka aborts the process."""
+        """Free the client, in this thread. Python's cyclic collector might free it in the client's own thread while
+        that delivers an answer: then librdkafka aborts the process."""
         self._admin = None
 
     def of(self, topics: Collection[str], deadline: Deadline) -> dict[str, str]:
-        """Topic -> id, the same for as long as the topic lives; "" for all where the cluster gives none.
+        """Topic -> id, the same for as long as the topic lives; "" for all if the cluster gives none.
 
-        Blocks until the deadline at most. An id that could not be learnt raises; it is never "".
+        Blocks until the deadline at most. An id that could not be read raises; it is never "".
 
         Raises:
             SourceUnavailable: no answer.
@@ -69,15 +67,14 @@ class TopicIds:
         return found
 
     def of_each(self, topics: Collection[str], deadline: Deadline) -> dict[str, str | SourceError]:
-        """The id of each topic; what goes wrong with one topic stands in its place. Raises what is about all of
-        them."""
+        """The id of each topic, or its error. Raises errors about all of them."""
         if not topics:
             return {}
         admin = self.admin()
         cluster = admin.reach(deadline)
         if of_mocks(cluster):  # a topic cannot be deleted there
             return {topic: self._as_first(topic, "") for topic in topics}
-        self.cluster = self._as_first("", cluster)  # which is no topic's name
+        self.cluster = self._as_first("", cluster)  # "" is no name of a topic
         asked = admin.client.describe_topics(
             TopicCollection(sorted(topics)), request_timeout=max(0.001, deadline.left_s(at_most=MOST_S))
         )
@@ -87,13 +84,13 @@ class TopicIds:
                 found[topic] = str(admin.answer(future, deadline, f"asking for the id of {topic}").topic_id)
             except SourceError as error:
                 if not future.done():
-                    raise  # no answer, or credentials that are refused: that is about all of them
+                    raise  # no answer, or refused credentials: an error about all topics
                 found[topic] = error
         errors = [answer for answer in found.values() if isinstance(answer, SourceError)]
         if len(errors) == len(found):
             raise errors[0]
-        # During an upgrade from below 2.8 brokers differ: a mixture is "none", so that no topic seems to have changed
-        # only because another broker answered.
+        # During an upgrade from below 2.8 brokers differ: if some ids are missing, all count as missing, so that no
+        # topic seems to have changed because another broker answered.
         none = _NO_ID in found.values()
         return {
             topic: answer if isinstance(answer, SourceError) else self._as_first(topic, "" if none else answer)
@@ -101,8 +98,8 @@ class TopicIds:
         }
 
     def _as_first(self, topic: str, answer: str) -> str:
-        """Ids that appear (the brokers were upgraded) or disappear make no topic another one, and no cluster: what this
-        process was told first holds until it ends. Only from one id to another it has changed."""
+        """Return the id to use for a topic or a cluster. An id that appears (the brokers were upgraded) or disappears
+        is no change: the first answer counts until the process ends. Only another id is a change."""
         first = self._first.get(topic)
         if first is None or (first and answer):
             self._first[topic] = answer

@@ -1,5 +1,5 @@
-"""How topics keep their records (cleanup.policy, retention), asked of the broker, and what follows for those where
-failed records wait. Needs DESCRIBE_CONFIGS on them, which neither READ nor WRITE includes."""
+"""How topics keep their records (cleanup.policy, retention), read from the broker, and whether retry topics and dead
+letter topics keep theirs long enough. Needs DESCRIBE_CONFIGS on them, which neither READ nor WRITE includes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("holdfast.kafka")
 
 
 def keeping_of(admin: Admin, topics: Collection[str], deadline: Deadline) -> dict[str, Keeping | SourceError]:
-    """How each topic keeps its records; or why nobody tells."""
+    """How each topic keeps its records; or the error, if the broker does not tell."""
     found: dict[str, Keeping | SourceError] = {}
     if not topics:
         return found
@@ -45,13 +45,13 @@ def check_topics(
     origins: Mapping[str, Collection[str]],
     deadline: Deadline,
 ) -> None:
-    """At the start: retry topics keep their records until they are due. What only may go wrong is logged, and so is,
-    once, that the broker does not tell this user. Of topics that are only read nobody need tell it.
+    """Check at the start that retry topics keep their records until they are due. Flaws that are not fatal are logged.
+    If the broker does not allow this user to ask, that is logged once; for topics that are only read it is not needed.
 
     Args:
         conf: of a client, with its credentials.
-        delays: the retry topics, and how many seconds a record waits in each.
-        origins: those and the dead letter topics, and the topics whose records come there.
+        delays: retry topic -> seconds that a record waits in it.
+        origins: retry topic or dead letter topic -> the topics whose records come there.
         deadline: of the start.
 
     Raises:
@@ -90,7 +90,7 @@ def check_topics(
 
 
 def flaws(topic: str, delay_s: float | None, keeping: Keeping) -> Iterator[Flaw]:
-    """Find what is wrong with a topic. `delay_s`: None = it has dead letters."""
+    """Find the flaws of a topic. Args: delay_s: of a retry topic; None = it is a dead letter topic."""
     return flaws_of_letters(topic, keeping) if delay_s is None else flaws_of_retries(topic, delay_s, keeping)
 
 
@@ -114,6 +114,6 @@ def _keeping(settings: Mapping[str, str | None]) -> Keeping:
 
 
 def _bound(settings: Mapping[str, str | None], name: str) -> int | None:
-    """A bound; None = there is none, as -1 says."""
+    """Read a limit; None = there is none (-1)."""
     said = settings.get(name)
     return None if said is None or int(said) < 0 else int(said)

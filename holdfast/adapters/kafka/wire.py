@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 CLIENT = b"holdfast"
 _CORRELATION = 1
-_MOST_BYTES = 1 << 20  # most answers have under 1 kB; a port of something else may say anything
+_MOST_BYTES = 1 << 20  # most answers have less than 1 kB; a port that is not Kafka's may send anything
 
 
 class Malformed(Exception):
@@ -27,7 +27,7 @@ class Reader:
         self._buffer, self._at = buffer, 0
 
     def take(self, count: int) -> bytes:
-        """So many bytes."""
+        """Read that many bytes."""
         if count < 0 or self._at + count > len(self._buffer):
             raise Malformed("the answer is shorter than it says")
         self._at += count
@@ -56,7 +56,7 @@ class Reader:
         raise Malformed("a length without an end")
 
     def data(self, length: int) -> bytes | None:
-        """So many bytes; below 0 = null."""
+        """Read that many bytes; a negative length = null."""
         return None if length < 0 else self.take(length)
 
     def text(self) -> str | None:
@@ -70,20 +70,20 @@ class Reader:
         return None if raw is None else raw.decode("utf-8", "replace")
 
     def skip_tags(self) -> None:
-        """Tagged fields, whatever they are."""
+        """Skip tagged fields."""
         for _ in range(self.varint()):
             self.varint()
             self.take(self.varint())
 
 
 def request(key: int, version: int, body: bytes) -> bytes:
-    """A request with its length in front. `body` begins behind the client's name."""
+    """Encode a request, with its length in front. `body` begins after the client's name."""
     payload = struct.pack(">hhih", key, version, _CORRELATION, len(CLIENT)) + CLIENT + body
     return struct.pack(">i", len(payload)) + payload
 
 
 def answer(payload: bytes) -> Reader:
-    """An answer without its length, behind its head. Raises Malformed."""
+    """Read an answer's header. Returns a reader for the rest. Raises Malformed."""
     reader = Reader(payload)
     if reader.int32() != _CORRELATION:
         raise Malformed("the answer belongs to another question")
@@ -91,7 +91,7 @@ def answer(payload: bytes) -> Reader:
 
 
 def compact(text: str) -> bytes:
-    """A compact string: its length plus one as a varint, and the bytes."""
+    """Encode a compact string: its length plus one as a varint, and the bytes."""
     raw, length = text.encode(), b""
     left = len(raw) + 1
     while left >= 0x80:
@@ -108,7 +108,7 @@ def exchange(
     *,
     most_bytes: int = _MOST_BYTES,
 ) -> bytes:
-    """One request and its answer, on a connection of their own. Raises OSError, Malformed."""
+    """Send one request on a connection of its own, and return the answer. Raises OSError, Malformed."""
     with socket.create_connection((host, port), timeout=_left_s(deadline)) as plain:
         if tls is None:
             return _ask(plain, request, deadline, most_bytes)

@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.kafka")
 
-#: A client from which nothing has come for so long is asked whether it still has its brokers.
+#: A client that has brought nothing for this time is asked whether it still has its brokers.
 _SILENT_S: Final = 20.0
-#: Between two questions of which the first had no answer, beyond the time in which a client connects again.
+#: The time between two questions after one without an answer, in addition to the time in which a client reconnects.
 _AGAIN_S: Final = 2.0
-#: How long one question may take, beyond the fetch that it stands behind.
+#: How long one question may take, in addition to the fetch that it stands behind.
 _ASK_S: Final = 1.5
-#: Who closes a client that was silent for so long asks first.
+#: A client that was silent for longer is asked before it is closed.
 _CLOSE_S: Final = 5.0
-#: How often a client has no answer, while another one gets its own, before it counts as lost.
+#: A client counts as lost after this many questions without an answer, while another client gets one.
 _ENOUGH: Final = 2
 
 
@@ -61,36 +61,36 @@ class Brokers:
     def __init__(self, admin: Callable[[], Admin], conf: Mapping[str, object]) -> None:
         self._bootstrap = str(conf["bootstrap.servers"])
         self._admin, self._name = admin, f"Kafka at {self._bootstrap}"
-        # By half later than it is set to, a client tries to connect again.
+        # A client reconnects up to half later than this property says.
         self._again_s = 1.5 * _seconds(conf, "reconnect.backoff.max.ms", 10_000) + _AGAIN_S
         self._ask_s = _seconds(conf, "fetch.wait.max.ms", 500) + _ASK_S
         self.heard()
 
     def heard(self) -> None:
-        """Something came from a broker."""
+        """Note that something came from a broker."""
         self._heard_at, self._missed, self._unanswered = SYSTEM_CLOCK.now(), 0, False
         self._look_at = self._heard_at + _SILENT_S
 
     def forgotten(self, consumer: Consumer) -> bool:
-        """Whether the client has none any more. Asks now and then, and blocks for some seconds then."""
+        """Whether the client has no brokers any more. Asks from time to time, which blocks for some seconds."""
         if SYSTEM_CLOCK.now() < self._look_at:
             return False
         if self._answers(consumer):
             self.heard()
             return False
         self._unanswered = True
-        self._missed = self._missed + 1 if self._others_answer() else 0  # else nobody has brokers now
+        self._missed = self._missed + 1 if self._others_answer() else 0  # 0: other clients get no answer either
         self._look_at = SYSTEM_CLOCK.now() + self._again_s
         return self._missed >= _ENOUGH
 
     def lost_at(self, at: float) -> bool:
-        """Whether nothing has come since then, when the client had lost its connections to all of them; and none of the
-        addresses of the configuration takes a connection now."""
+        """Whether all brokers are gone: nothing has come since `at`, when the client had lost all connections, and none
+        of the configured addresses takes a connection now."""
         return at > self._heard_at and refusal(self._bootstrap, DEFAULT_PORT) is not None
 
     @property
     def silence(self) -> Silence | None:
-        """Since when nothing has come, where a question since then has no answer."""
+        """The silence, if a question had no answer since then; None = the brokers answer."""
         return Silence(source=self._name, for_s=SYSTEM_CLOCK.now() - self._heard_at) if self._unanswered else None
 
     def may_hang(self, consumer: Consumer) -> bool:
@@ -106,7 +106,7 @@ class Brokers:
         return True
 
     def _others_answer(self) -> bool:
-        for _ in range(2):  # a client of ours that has forgotten its brokers too gives way to a new one
+        for _ in range(2):  # an admin client that has forgotten its brokers too is replaced for the second try
             with suppress(SourceError):
                 self._admin().reach(Deadline(_ASK_S))
                 return True
@@ -114,7 +114,7 @@ class Brokers:
 
 
 def told(group: str, wait_s: float) -> SourceFatal:
-    """The error to tell of it."""
+    """The error about a client that has forgotten its brokers."""
     return SourceFatal(
         f"member of {group}: the client has forgotten its brokers and reaches none of them, though they answer others "
         "(librdkafka issue 5301: a broker that is just starting names none); its partitions are given up, and a "
@@ -123,7 +123,7 @@ def told(group: str, wait_s: float) -> SourceFatal:
 
 
 def give_up(consumer: Consumer, deadline: Deadline | None = None) -> None:
-    """Close a client that may not return from it, in a thread of its own. Waits for it until the deadline."""
+    """Close a client whose `close` may hang, in a thread of its own. Waits for it until the deadline."""
     closing = threading.Thread(target=_close, args=(consumer,), name="holdfast-kafka-close", daemon=True)
     closing.start()
     if deadline is not None:
@@ -137,7 +137,7 @@ def give_up(consumer: Consumer, deadline: Deadline | None = None) -> None:
 def _close(consumer: Consumer) -> None:
     try:
         consumer.close()
-    except Exception as error:  # noqa: BLE001 - nobody waits for it
+    except Exception as error:  # noqa: BLE001 - no caller waits for it
         _log.info("the Kafka client that was given up failed to close: %s", error)
 
 

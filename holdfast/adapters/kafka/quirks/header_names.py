@@ -4,7 +4,7 @@
   SystemError and keeps a tuple without that name. The process crashes at the next look at that tuple. The name is lost.
 - Seen with confluent-kafka 2.13.2 to 2.16.1.
 - What holdfast does: such a name becomes U+FFFD, in the record and in the message. Its value is kept.
-- It can go when the binding hands such names on, or raises an error that leaves the message whole.
+- It can go when the binding passes such names on, or raises an error that leaves the message whole.
 - Test: tests/contracts/kafka/test_header_names.py.
 """
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 #: Stands for a name that cannot be decoded.
 UNKNOWN = "\ufffd"
-#: `message.headers()`. Where Python's own code has called it often, it does not look any more whether the call has
-#: failed, and the error comes out of some later call.
+#: `message.headers()`, called from C. Python's interpreter specialises a call that runs often, and then no longer
+#: checks whether it has failed: the error would come out of some later call.
 ask: Callable[[Message], Headers | None] = methodcaller("headers")
 
 
 def headers_of(message: Message) -> Headers:
-    """All headers, where they were not asked for before."""
+    """All headers of a message, which must not have been asked for before."""
     try:
         return ask(message) or ()
     except SystemError:
@@ -37,9 +37,9 @@ def headers_of(message: Message) -> Headers:
 
 
 def mended(message: Message) -> Headers:
-    """Name the unknown ones `UNKNOWN`, in the message too, after `ask` has raised SystemError."""
+    """Give headers without a name the name `UNKNOWN`, in the message too, after `ask` has raised SystemError."""
     kept: Any = message.headers()
-    # The collector of cycles counts what a tuple really has: a name and a value, or the value alone.
+    # The cyclic collector tells what a tuple really holds: a name and a value, or the value alone.
     headers = [each if len(gc.get_referents(each)) == 2 else (UNKNOWN, each[1]) for each in kept]
     message.set_headers(headers)
     return headers

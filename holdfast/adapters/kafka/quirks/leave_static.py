@@ -1,11 +1,11 @@
 """A static member that is closed: it comes back, or it leaves for good and its partitions go to others at once.
 
 - What the client does: in the classic protocol librdkafka sends LeaveGroup at `unsubscribe`, and nothing at `close`. In
-  the consumer protocol it always says "I come back" (epoch -2, KIP-848). Before its first join is answered (a classic
-  group collects its members, or waits for one that drains) it says nothing in either protocol, though the broker has
-  the member already.
+  the consumer protocol its `close` always announces a return (epoch -2, KIP-848). Before its first join is answered (a
+  classic group collects its members, or waits for one that drains) it sends nothing in either protocol, though the
+  broker has the member already.
 - Seen with librdkafka 2.16 on Kafka 4.3.1.
-- What holdfast does: it sends by hand what the client does not say. For good: LeaveGroup by the static id (classic), or
+- What holdfast does: it sends the missing request by hand. For good: LeaveGroup by the static id (classic), or
   epoch -1 (consumer protocol). To come back during a first join: epoch -2, or the next start would be refused for a
   session; a classic successor takes the place of a member that is joining. Over SASL nothing can be sent by hand.
 - Requests: FindCoordinator, key 10, and ConsumerGroupHeartbeat, key 68, both version 0; LeaveGroup, key 13, version 3
@@ -38,13 +38,13 @@ _log = logging.getLogger("holdfast.kafka")
 
 _FIND_COORDINATOR, _LEAVE_GROUP, _HEARTBEAT = 10, 13, 68
 _LEAVE_FOR_GOOD, _COME_BACK = -1, -2
-#: What was wanted: it is not in the group (any more), or its name is another's.
+#: Errors that count as success: the member is not in the group (any more), or another member has its static id.
 _GONE = frozenset({25, 69, 82})  # UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, FENCED_INSTANCE_ID
-#: One look at a client that is about to go.
+#: The timeout of one poll of a client that is leaving.
 _LOOK_S = 0.02
-# How long one address may take to tell who coordinates the group.
+# How long one address may take to tell the group's coordinator.
 _ADDRESS_S = 2.0
-#: So long a request to join may still be on its way, on a connection that was closed behind it.
+#: How long a request to join may still be on its way after its connection was closed.
 _ON_ITS_WAY_S = 0.2
 
 
@@ -56,13 +56,14 @@ class StaticMember(NamedTuple):
     """A static member as the broker knows it."""
 
     group: str
-    #: What the client has given itself, and another one is refused; "" = in a classic group, not known yet.
+    #: The id that the client has given itself (with another one the broker refuses); "" = in a classic group, where it
+    #: is not known yet.
     member_id: str
     static_id: str
 
 
 def cannot(conf: Mapping[str, object]) -> str | None:
-    """Why nothing can be said by hand with this configuration; None = it can."""
+    """Why no request can be sent by hand with this configuration; None = it can."""
     if str(conf.get("security.protocol", "plaintext")).strip().lower().startswith("sasl"):
         return "requests by hand do not speak SASL"
     try:
@@ -74,10 +75,14 @@ def cannot(conf: Mapping[str, object]) -> str | None:
 
 
 def close(consumer: Consumer, client: ClientConfig, deadline: Deadline, *, leave: bool) -> None:
-    """Close a static member that has subscribed; where it cannot be said what becomes of it, the log says so. Close,
-    whatever is raised. The client's thread.
+    """Close a static member that has subscribed, and tell the coordinator whether it leaves for good. If that is not
+    possible, the log says so. The client is closed whatever is raised. In the client's thread.
 
-    Args: leave: for good.
+    Args:
+        consumer: the member's client.
+        client: its configuration.
+        deadline: of the whole call.
+        leave: whether it leaves for good.
     """
     classic = client.protocol is not GroupProtocol.CONSUMER
     member = StaticMember(client.group, consumer.memberid() or "", client.static_id or "")
@@ -92,7 +97,7 @@ def close(consumer: Consumer, client: ClientConfig, deadline: Deadline, *, leave
 
 
 def _unsubscribe(consumer: Consumer, deadline: Deadline) -> None:
-    """Leave once the partitions are given back, in a poll; then the client has no member id any more."""
+    """Unsubscribe, and poll until the partitions are given back: then the client has no member id any more."""
     consumer.unsubscribe()
     while consumer.memberid() and not deadline.passed:
         consumer.poll(_LOOK_S)
@@ -137,7 +142,7 @@ def tell(conf: Mapping[str, object], member: StaticMember, deadline: Deadline, *
     failure = "no address"
     for host, port in bootstrap(conf):
         try:
-            share = Deadline(deadline.left_s(at_most=_ADDRESS_S))  # one that is silent leaves time for the next
+            share = Deadline(deadline.left_s(at_most=_ADDRESS_S))  # a silent address leaves time for the next one
             coordinator = _find(host, port, context, member.group, share)
             error_code = read(exchange(*coordinator, context, asked, deadline))
         except (OSError, Malformed, UnicodeError) as error:
@@ -171,7 +176,8 @@ def decode_coordinator(payload: bytes) -> tuple[str, int]:
 
 
 def encode_heartbeat(member: StaticMember, *, leave: bool) -> bytes:
-    """ConsumerGroupHeartbeat, version 0, with the epoch that ends a membership, or leaves its place to who comes."""
+    """ConsumerGroupHeartbeat, version 0, with the epoch that ends a membership, or that keeps its place for a
+    successor."""
     body = (
         b"\0"  # tagged fields of the header
         + compact(member.group)
@@ -187,7 +193,7 @@ def encode_heartbeat(member: StaticMember, *, leave: bool) -> bytes:
 
 
 def decode_heartbeat(payload: bytes) -> int:
-    """The error code; 0 = done. Raises Malformed."""
+    """Read the error code; 0 = success. Raises Malformed."""
     reader = answer(payload)
     reader.skip_tags()
     reader.int32()  # throttle time
@@ -195,12 +201,12 @@ def decode_heartbeat(payload: bytes) -> int:
 
 
 def encode_leave(member: StaticMember) -> bytes:
-    """LeaveGroup, version 3, of one member: without its own id whoever has the static one is meant."""
+    """LeaveGroup, version 3, of one member. Without a member id it is about the current holder of the static id."""
     group, member_id, static_id = (text.encode() for text in member)
     body = b"".join(
         (
             struct.pack(">h", len(group)) + group,
-            struct.pack(">i", 1),  # so many members
+            struct.pack(">i", 1),  # number of members
             struct.pack(">h", len(member_id)) + member_id,
             struct.pack(">h", len(static_id)) + static_id,
         )
@@ -209,7 +215,7 @@ def encode_leave(member: StaticMember) -> bytes:
 
 
 def decode_leave(payload: bytes) -> int:
-    """The error code, of all or of the one member; 0 = done. Raises Malformed."""
+    """Read the error code of the request, or of its one member; 0 = success. Raises Malformed."""
     reader = answer(payload)
     reader.int32()  # throttle time
     if (error := reader.int16()) or reader.int32() < 1:

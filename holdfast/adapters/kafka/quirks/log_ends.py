@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka._client import AdminClient
     from holdfast.adapters.kafka.admin import Admin
 
-#: How long the client goes on with one question.
+#: The timeout of one request.
 _REQUEST_S = 5.0
 
 
@@ -31,7 +31,7 @@ class LogEnds:
 
     Args:
         admin: makes the admin client, or gives the one that is there.
-        conf: the consumer's: what it may read (isolation.level) decides where a log ends for it.
+        conf: the consumer's: its isolation.level decides where a log ends for it.
     """
 
     def __init__(self, admin: Callable[[], Admin], conf: Mapping[str, object]) -> None:
@@ -39,15 +39,15 @@ class LogEnds:
         committed = str(conf.get("isolation.level", "read_committed")) == "read_committed"
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         self._asked: dict[TopicPartition, Future[Any]] = {}
-        #: Who was asked. `Admin` may take another meanwhile, and of a client that is gone no answer ever comes.
+        #: The client that was asked, kept alive for its answer: `Admin` may replace it meanwhile.
         self._of: AdminClient | None = None
 
     def close(self) -> None:
-        """Wait for no answer any more."""
+        """Drop outstanding questions."""
         self._asked, self._of = {}, None
 
     def look(self, partitions: Collection[Partition]) -> Mapping[Partition, int] | None:
-        """Ask, or see what was asked before; the answer is given once. None = there is none yet.
+        """Ask, or take the answer to the question before, once. None = there is no answer yet.
 
         Raises:
             SourceError: the broker refuses, or gave no answer.

@@ -1,14 +1,14 @@
 """Shields for the client's callbacks: they keep an exception that a signal handler raises (Ctrl-C, a job's time limit).
 
 - What the binding does: Python runs a signal handler in the next line of Python. While the client waits for its brokers
-  that is the first line of a callback. The binding goes on and calls other callbacks with the exception set: the poll
+  this is the first line of a callback. The binding goes on and calls other callbacks with the exception set: the poll
   raises a SystemError that does not name the exception, or nothing at all.
 - Seen with confluent-kafka 2.6 to 2.16.
-- What holdfast does: a `try` inside a function is too late, because the handler runs before its first line. So the
-  client gets callables without a Python frame of their own. They send their arguments to a generator that waits inside
-  of a `try`. A callback may be called again inside of itself (an error_cb that polls): a running generator can be sent
-  nothing, so a second generator waits. The `__call__` of a class picks the generator, which the interpreter looks up
-  without a frame.
+- What holdfast does: a `try` inside a function is too late, because the handler runs before its first line. The client
+  therefore gets callables without a Python frame of their own. They send their arguments to a generator that waits
+  inside of a `try`. A callback may be called again inside of itself (an error_cb that polls): a running generator can
+  be sent nothing, so a second generator waits. The `__call__` of a class picks the generator, which the interpreter
+  looks up without a frame.
 - It can go when the binding stops at the first callback that raises, and raises that exception.
 - Test: tests/unit/test_kafka_shielding.py.
 """
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-#: As many as are kept: one for each time that somebody presses Ctrl-C.
+#: Exceptions that are kept at most: one for each press of Ctrl-C, for example.
 _KEPT = 16
 _BEGIN = object()
 
@@ -34,23 +34,30 @@ class NoLog:
 
 
 class Shield:
-    """Around the callbacks of one client. In the thread that polls it, which calls them."""
+    """Wraps the callbacks of one client. Used in the thread that polls the client, which runs them."""
 
     def __init__(self) -> None:
         self._kept: deque[BaseException] = deque(maxlen=_KEPT)
 
     def around(self, call: Callable[..., object], arguments: int) -> Callable[..., Any]:
-        """A callback that gets so many arguments, and whose result the client does not use. Nothing leaves it."""
+        """Wrap a callback whose result the client does not use. No exception leaves it.
+
+        Args:
+            call: the callback.
+            arguments: how many arguments it gets.
+        """
         turns = _turns()
         turns.__call__ = _begun(_waiting(call, arguments, self._kept, turns))
-        # max() hands on one by one; all answers are alike, so that it has nothing to compare. The signal that came
-        # while the client waited strikes at _BEGIN, and no argument is lost by it.
+        # max() passes its arguments to the generator one by one; all answers are equal, so the comparison has no
+        # effect. A signal that came while the client waited raises at _BEGIN, and no argument is lost by it.
         return partial(max, _BEGIN, key=turns())
 
     def around_answer(self, call: Callable[[Any], object], otherwise: object) -> Callable[[Any], Any]:
-        """A callback that gets one argument, and whose result the client uses; what `call` raises leaves it.
+        """Wrap a callback that gets one argument, and whose result the client uses. Exceptions of `call` leave it.
 
-        Args: otherwise: the argument, where a signal has struck instead of it.
+        Args:
+            call: the callback.
+            otherwise: the argument for `call`, if a signal has made the client's argument get lost.
         """
         turns = _turns()
         turns.__call__ = _begun(_answering(call, otherwise, self._kept, turns))
@@ -58,11 +65,11 @@ class Shield:
         return answers
 
     def keep(self, error: BaseException) -> None:
-        """Have it raised after the poll."""
+        """Keep an exception, to be raised after the poll."""
         self._kept.append(error)
 
     def raise_kept(self) -> None:
-        """Raise what was kept first. To be called after each call of the client that may call back."""
+        """Raise the oldest kept exception. Called after each call of the client that may run callbacks."""
         if self._kept:
             raise self._kept.popleft()
 
@@ -83,7 +90,7 @@ def _waiting(
     turns: Any,  # noqa: ANN401 - see above
 ) -> Generator[int, object, None]:
     given: list[object] = []
-    senders: tuple[Any, Any] | None = None  # of this one, and of the one that waits while `call` runs
+    senders: tuple[Any, Any] | None = None  # `send` of this generator, and of the one that waits while `call` runs
     while True:
         try:
             while True:
@@ -98,12 +105,12 @@ def _waiting(
                     if len(given) == arguments:
                         whole, given = given, []
                         _while_another_waits(turns, senders, call, whole)
-                        del whole, came  # the client, in some
+                        del whole, came  # some arguments refer to the client
                 except GeneratorExit:
                     return
                 except BaseException as error:  # noqa: BLE001 - raised after the poll
                     kept.append(error)
-        except BaseException as error:  # noqa: BLE001 - another signal, in the lines above
+        except BaseException as error:  # noqa: BLE001 - of another signal, in the lines above
             kept.append(error)
 
 
@@ -113,7 +120,7 @@ def _while_another_waits(
     call: Callable[..., object],
     arguments: Sequence[object],
 ) -> None:
-    ours, others = senders or (turns.__call__,) * 2  # none: a signal struck where they were made
+    ours, others = senders or (turns.__call__,) * 2  # None: a signal has interrupted their making
     try:
         turns.__call__ = others
         call(*arguments)
@@ -127,7 +134,7 @@ def _answering(
     kept: deque[BaseException],
     turns: Any,  # noqa: ANN401 - see above
 ) -> Generator[object, object, None]:
-    """For one call: it ends by what is raised. The next one waits before it begins."""
+    """A generator for one call: an exception ends it. It prepares the generator for the next call before its own."""
     asked = otherwise
     try:
         asked = yield None

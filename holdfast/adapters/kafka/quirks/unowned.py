@@ -2,8 +2,8 @@
 
 - What happens: a static member is killed while it gives partitions up, and comes back under its name within its
   session. The group is stable, so the coordinator answers the join with the last rebalance's assignment and begins no
-  other rebalance. The member has nothing to revoke, so its client does not join again. What it was giving up has no
-  owner until something else causes a rebalance.
+  other rebalance. The member has nothing to revoke, so its client does not join again. The partitions that it was
+  giving up have no owner until something else causes a rebalance.
 - Seen in 22 of 22 tries on Kafka 4.3.1 with librdkafka 2.16; one of them was watched for 330 s.
 - What holdfast does: `unsubscribe` and `subscribe` together. The client gives up its partitions, and its next join has
   other metadata, which begins a rebalance: cured in 12 of 12, within a second. `subscribe` to the same topics does
@@ -39,26 +39,26 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.kafka")
 
-#: From a client's first assignment to the first look: most rebalances have ended by then.
+#: The time from a client's first assignment to the first look: most rebalances have ended by then.
 _FIRST_S: Final = 3.0
-#: Between the two looks, beyond the longest drain: who has drained still has to commit and to join.
+#: The time between the two looks, in addition to the longest drain: a member that has drained still commits and joins.
 _BEYOND_DRAIN_S: Final = 2.0
-#: How long the admin client goes on with one question.
+#: The timeout of one request.
 _REQUEST_S: Final = 5.0
-#: How many partitions are named.
+#: How many partitions a text names at most.
 _NAMED: Final = 10
 
 
 class Sight(NamedTuple):
-    """A stable group as it was seen once: two that are equal had no rebalance between them that mattered."""
+    """A stable group at one look: if two are equal, no rebalance between them has moved a partition."""
 
-    #: By member id.
+    #: Member id -> its partitions.
     assigned: Mapping[str, frozenset[Partition]]
     unowned: frozenset[Partition]
 
 
 class Watch:
-    """Of one client, from before it joins. One thread, the one that polls.
+    """The looks of one client, from before it joins. One thread, the one that polls.
 
     Args:
         client: its configuration.
@@ -76,21 +76,22 @@ class Watch:
         self._found: frozenset[Partition] = frozenset()
 
     def step(self, consumer: Consumer, topics: Sequence[str]) -> None:
-        """Go on, without waiting for anything. Raises SourceUnavailable: partitions have no owner, and the client joins
-        anew; what it has is revoked in a poll to come."""
+        """Take one step, without blocking. Raises SourceUnavailable: partitions have no owner, and the client joins
+        anew; a later poll revokes its partitions."""
         if not self._found:
             self._topics = topics
             try:
                 next(self._looks)
             except StopIteration as over:
-                self._found = over.value or frozenset()  # None: it was over before
+                self._found = over.value or frozenset()  # None: both looks were made before
             if not self._found:
                 return
         try:
-            # Without LeaveGroup, as long as it has partitions. A signal handler may raise here: then both again.
+            # No LeaveGroup is sent, as long as the client has partitions. If a signal handler raises here, the next
+            # step does both again.
             consumer.unsubscribe()
             join(consumer, topics, self._callbacks)
-        except (KafkaException, SourceError) as error:  # only a client that is finished refuses: a poll tells why
+        except (KafkaException, SourceError) as error:  # only a finished client refuses: a poll raises why
             _log.info("%s: not joined anew (%s)", self._client.group, error)
             self._found = frozenset()
             return
@@ -138,7 +139,7 @@ class Watch:
 
 
 def watch(client: ClientConfig, callbacks: Callbacks, admin: Callable[[], Admin], drain_s: float) -> Watch | None:
-    """A watch for a client that can come back into such a group; None = it cannot."""
+    """Make a watch for a static member of a cooperative group; None = the client is none."""
     if client.static_id is None or client.protocol is not GroupProtocol.COOPERATIVE:
         return None
     return Watch(client, callbacks, admin, drain_s)
@@ -146,7 +147,7 @@ def watch(client: ClientConfig, callbacks: Callbacks, admin: Callable[[], Admin]
 
 # ---- pure
 def assigned_in(described: Any) -> dict[str, frozenset[Partition]] | None:  # noqa: ANN401 - as the binding has it
-    """Read who has what, by member id. None: a classic group tells it only while it is stable."""
+    """Read the members' assignments, by member id. None: a classic group has them only while it is stable."""
     if described.state.name != "STABLE" or described.type.name == "CONSUMER":
         return None
     return {
@@ -156,20 +157,20 @@ def assigned_in(described: Any) -> dict[str, frozenset[Partition]] | None:  # no
 
 
 def topics_of(subscription: Collection[str], assigned: Mapping[str, Collection[Partition]]) -> set[str]:
-    """The topics of a subscription: those that it names, and of a pattern those that somebody has partitions of."""
+    """The topics of a subscription: those that it names, and, for a pattern, those that are assigned to a member."""
     named = {each for each in subscription if not each.startswith("^")}
     known = {partition.topic for each in assigned.values() for partition in each}
     return named.union(*(_matching(each, known) for each in subscription if each not in named))
 
 
 def unowned(counts: Mapping[str, int], assigned: Mapping[str, Collection[Partition]]) -> frozenset[Partition]:
-    """Of topics with so many partitions each: those in nobody's assignment."""
+    """The partitions that are assigned to no member. Args: counts: topic -> number of its partitions."""
     everything = {Partition(topic, number) for topic, count in counts.items() for number in range(count)}
     return frozenset(everything.difference(*assigned.values()))
 
 
 def _matching(pattern: str, topics: Collection[str]) -> set[str]:
-    try:  # librdkafka's, which Python's understands but for rarities
+    try:  # librdkafka's syntax, which Python's `re` reads except for rare constructs
         return {topic for topic in topics if re.match(pattern, topic)}
     except re.error:
         return set()

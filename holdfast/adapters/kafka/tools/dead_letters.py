@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.timing import Deadline
     from holdfast.tools.ports import Outgoing
 
-#: The name under which letters are read, and the first part of the names of what is remembered of a replay.
+#: The group.id under which letters are read, and the first part of the names of what is remembered of a replay.
 REPLAY = "holdfast-replay"
 _BATCH = 100
 _READ = 500
@@ -41,23 +41,24 @@ _POLL_S = 0.1
 
 
 class KafkaDeadLetterTool(TopicView):
-    """One thread. Needs READ on the topic of the letters, WRITE on where they go."""
+    """Reads dead letters and sends them back. One thread. Needs READ on the letters' topic, and WRITE on the
+    targets."""
 
     def __init__(self, conf: Mapping[str, object]) -> None:
         super().__init__(conf, REPLAY)
         self._conf = conf
-        #: By whether it compresses.
+        #: Whether it compresses -> the producer.
         self._producers: dict[bool, Producer] = {}
 
     def read(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
     ) -> Iterator[Sequence[Record]]:
-        """Each partition from its start up to its end. Raises SourceError."""
+        """Read each partition from its start up to its end. Raises SourceError."""
         open_ = {partition for partition in starts if starts[partition] < ends[partition]}
         if not open_:
             return
         self.consumer.assign(topic_partitions(sorted(open_), starts))
-        silent_s = 0.0  # counted in looks, since the caller may take its time between two of them
+        silent_s = 0.0  # adds up empty polls, since the caller may take its time between two polls
         while open_:
             messages = self.consumer.consume(_READ, _READ_S)
             self._shield.raise_kept()
@@ -72,7 +73,7 @@ class KafkaDeadLetterTool(TopicView):
     def _take(
         self, message: Message, ends: Mapping[Partition, int], open_: set[Partition], records: list[Record]
     ) -> None:
-        """One message: into `records`, or the end of its partition, which leaves `open_`."""
+        """Take one message: a record goes into `records`; a partition that is read to its end leaves `open_`."""
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
             if cure_of(error) is not Cure.CLIENT:
@@ -82,7 +83,7 @@ class KafkaDeadLetterTool(TopicView):
         partition = Partition(topic, number)
         if partition not in open_:
             return
-        # An end of the partition is that of the replica that was read: it may know of less than the leader has told.
+        # The end of a partition is that of the replica which was read: it may be lower than the leader's.
         if offset >= ends[partition] - (error is None):
             open_.discard(partition)
         if error is None and offset < ends[partition]:
@@ -90,7 +91,7 @@ class KafkaDeadLetterTool(TopicView):
             records.append(Record(partition, offset, key, value, headers_of(message), sent_ms, NoFence()))
 
     def _look(self, silent_s: float, patience_s: float) -> None:
-        """Raise what no waiting cures, and silence that lasts."""
+        """Raise errors that waiting does not cure, and a silence that lasts too long."""
         for error in self.errors:
             if cure_of(error) is Cure.PERSON:
                 raise faults.as_source_error(error, f"reading letters at {self.where}")
@@ -101,15 +102,15 @@ class KafkaDeadLetterTool(TopicView):
     def send(self, letters: Sequence[Outgoing], deadline: Deadline) -> Sequence[DeadLetterError | None]:
         """Produce, and wait for every answer. Raises SettingError: librdkafka refuses the configuration."""
         answers = self._produce(letters, deadline)
-        # The broker measures the client's batch: one letter that is too large takes its neighbours along, and letters
-        # that are small alone may be too many for a topic of a low limit. Refused is not written. What is too large
-        # alone may have been compressed when its record was sent first.
-        # And its topic took the record without what a letter adds.
+        # The broker's limit is for the client's batch: one letter that is too large makes its neighbours fail, and
+        # small letters together may exceed a low limit. Refused letters are not written, so each is sent again alone. A
+        # letter that is too large alone may have been compressed when its record was first sent, and its topic has
+        # taken the record without the headers that a letter adds.
         for bare, packed in ((False, False), (False, True), (True, False), (True, True)):
             for index, answer in enumerate(answers):
                 if isinstance(answer, KafkaError) and answer.code() in TOO_LARGE:
                     if len(letters) == 1 and not (bare or packed):
-                        continue  # it was tried so
+                        continue  # it was sent in this form already
                     letter = _bare(letters[index]) if bare else letters[index]
                     [answers[index]] = self._produce([letter], deadline, packed=packed)
         return [
@@ -177,7 +178,7 @@ class KafkaDeadLetterTool(TopicView):
         return found
 
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:
-        """By its cleanup.policy; False too where this user may not know."""
+        """Whether a topic is compacted, by its cleanup.policy; False too if this user may not read that."""
         self.admin.reach(deadline)
         keeping = keeping_of(self.admin, [topic], deadline)[topic]
         return isinstance(keeping, Keeping) and keeping.compacted
@@ -195,7 +196,7 @@ class KafkaDeadLetterTool(TopicView):
 
 
 def _bare(letter: Outgoing) -> Outgoing:
-    """Leave out what the letter tells: the record as it was."""
+    """Leave out the headers that the letter has added: the record as it was."""
     return letter._replace(letter=letter.letter._replace(headers=tuple(theirs(letter.letter.headers))))
 
 

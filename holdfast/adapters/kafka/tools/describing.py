@@ -1,4 +1,4 @@
-"""A group's description as the coordinator gives it, with what librdkafka does not hand on: subscriptions and epochs.
+"""A group's description from its coordinator, with parts that librdkafka does not pass on: subscriptions and epochs.
 
 DescribeGroups (key 15, version 4, brokers from 2.4 on) for classic groups, ConsumerGroupDescribe (key 69, versions 0
 and 1) for those of the consumer protocol. Layouts: Kafka's message definitions, and ConsumerProtocolSubscription.json.
@@ -28,7 +28,7 @@ _TOPIC_ID_BYTES: Final = 16
 
 
 class Refused(Exception):
-    """The coordinator answers with an error: `code` is Kafka's."""
+    """The coordinator answers with an error. `code` is Kafka's error code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"the coordinator answers with error {code}")
@@ -42,19 +42,19 @@ class Told(NamedTuple):
     pattern: str | None = None
     rack: str = ""
     epoch: int | None = None
-    #: Whether it speaks the classic protocol.
+    #: Whether the member uses the classic protocol.
     classic: bool = True
 
 
 class Description(NamedTuple):
-    """A group by its coordinator."""
+    """A group as its coordinator describes it."""
 
     state: str  #: as Kafka writes it: "PreparingRebalance"
-    #: "consumer", where the group is one of consumers ("connect" and others are not); "" = empty from the start.
+    #: "consumer" for a group of consumers ("connect" and others are not); "" = it never had a member.
     kind: str
     assignor: str
     epoch: int | None
-    #: By member id; empty for classic groups that are not stable.
+    #: Member id -> its description; empty for classic groups that are not stable.
     members: Mapping[str, Told]
 
 
@@ -72,13 +72,13 @@ def describe(
 
 # ---- bytes
 def encode_classic(group: str) -> bytes:
-    """One group, without what we may do with it."""
+    """DescribeGroups, version 4, of one group, without its authorized operations."""
     name = group.encode()
     return request(_DESCRIBE_GROUPS, 4, struct.pack(">ih", 1, len(name)) + name + b"\0")
 
 
 def decode_classic(payload: bytes) -> Description:
-    """Raises Malformed, Refused."""
+    """Decode the answer about a classic group. Raises Malformed, Refused."""
     reader = answer(payload)
     reader.int32()  # throttle time
     if reader.int32() != 1:
@@ -100,27 +100,27 @@ def decode_classic(payload: bytes) -> Description:
 
 
 def read_subscription(metadata: bytes) -> Told:
-    """Read what a member has sent for the assignor that was chosen. Raises Malformed."""
+    """Read a member's metadata for the chosen assignor. Raises Malformed."""
     reader = Reader(metadata)
     version = reader.int16()
     topics = frozenset(reader.text() or "" for _ in range(reader.int32()))
-    reader.data(reader.int32())  # of the assignor
+    reader.data(reader.int32())  # the assignor's own data
     if version >= 1:
-        for _ in range(reader.int32()):  # what it owned when it joined
+        for _ in range(reader.int32()):  # the partitions that it owned when it joined
             reader.text()
             reader.take(4 * reader.int32())
     if version >= 2:
-        reader.int32()  # the generation in which it owned that
+        reader.int32()  # the generation in which it owned them
     return Told(topics, rack=(reader.text() or "") if version >= 3 else "")
 
 
 def encode_consumer(group: str, version: int) -> bytes:
-    """One group, without what we may do with it."""
+    """ConsumerGroupDescribe of one group, without its authorized operations."""
     return request(_CONSUMER_GROUP_DESCRIBE, version, b"\0\x02" + compact(group) + b"\0\0")
 
 
 def decode_consumer(payload: bytes, version: int) -> Description:
-    """Raises Malformed, Refused."""
+    """Decode the answer about a group of the consumer protocol. Raises Malformed, Refused."""
     reader = answer(payload)
     reader.skip_tags()
     reader.int32()  # throttle time
@@ -128,11 +128,11 @@ def decode_consumer(payload: bytes, version: int) -> Description:
         raise Malformed("an answer about another number of groups")
     if error := reader.int16():
         raise Refused(error)
-    reader.compact_text()  # words about it
+    reader.compact_text()  # the error's text
     reader.compact_text()  # the group
     state = reader.compact_text() or ""
     epoch = reader.int32()
-    reader.int32()  # of the target assignment
+    reader.int32()  # the epoch of the target assignment
     assignor = reader.compact_text() or ""
     members = {}
     for _ in range(reader.varint() - 1):

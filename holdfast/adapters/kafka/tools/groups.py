@@ -1,4 +1,5 @@
-"""A group at Kafka from the side: `tools.advice.group_view.GroupViews`, by an admin client and by hand."""
+"""A view of a Kafka group from outside: `tools.advice.group_view.GroupViews`, by an admin client and by own
+requests."""
 
 from __future__ import annotations
 
@@ -35,11 +36,11 @@ _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class KafkaGroupViews:
-    """One thread; needs DESCRIBE on the group and on its topics.
+    """Views of one group. One thread. Needs DESCRIBE on the group and on its topics.
 
     Args:
-        conf: of a client: how to reach the brokers; what only a consumer in a group needs is left aside.
-        group: which.
+        conf: of a client: addresses and credentials are taken from it; properties of consumers are ignored.
+        group: its name.
 
     Raises:
         SettingError: librdkafka refuses the configuration.
@@ -60,8 +61,8 @@ class KafkaGroupViews:
         coordinator = node_of(described.coordinator)
         consumer_protocol = described.type.name == "CONSUMER"
         by_hand = self._by_hand(coordinator, deadline, notes, consumer_protocol=consumer_protocol)
-        # Only now: asked of a broker that has no `__consumer_offsets` yet, this call of 2.16.1 ends the process; the
-        # description has made it.
+        # After the description: with a broker that has no `__consumer_offsets` yet, this call of 2.16.1 ends the
+        # process, and describing the group creates that topic.
         committed = self._committed(deadline)
         if described.state.name == "DEAD" and not described.members and not committed:
             raise UnknownGroup(
@@ -95,7 +96,7 @@ class KafkaGroupViews:
         )
 
     def close(self) -> None:
-        """Nothing to give back: the client ends with this object."""
+        """Do nothing: the client ends with this object."""
 
     def _keeping(self, topics: Collection[str], deadline: Deadline, notes: list[str]) -> dict[str, Keeping]:
         """How the retry topics keep their records."""
@@ -114,13 +115,13 @@ class KafkaGroupViews:
             asked = self._admin.client.describe_consumer_groups([self.group], request_timeout=request_s(deadline))
             try:
                 return self._admin.answer(asked[self.group], deadline, f"asking who is in {self.group}")
-            except SourceUnavailable as error:  # it moves, or is only made by the first question about any group
+            except SourceUnavailable as error:  # the coordinator moves, or its topic is being created
                 if deadline.passed:
                     raise NoCoordinator(f"a broker answers, and the group's coordinator does not: {error}") from error
                 SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
 
     def _committed(self, deadline: Deadline) -> dict[Partition, int | str]:
-        """Or why there is no answer about one of them, which is not the same as no offset."""
+        """The group's offsets; or, for a partition without an answer, why. An error is not the same as no offset."""
         asked = self._admin.client.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self.group)], request_timeout=request_s(deadline)
         )
@@ -136,7 +137,7 @@ class KafkaGroupViews:
     def _by_hand(
         self, coordinator: Node | None, deadline: Deadline, notes: list[str], *, consumer_protocol: bool
     ) -> describing.Description | None:
-        """Ask for the description that librdkafka does not hand on; None = it cannot be asked, and a note says why."""
+        """Ask for the description that librdkafka does not pass on; None = it cannot be asked, and a note says why."""
         why = cannot(self._conf)
         if why is None and coordinator is not None:
             host, _, port = coordinator.address.rpartition(":")
@@ -168,7 +169,7 @@ class KafkaGroupViews:
     ) -> tuple[MemberView, ...]:
         consumer_protocol = described.type.name == "CONSUMER"
         told = by_hand.members if by_hand else {}
-        # A classic group tells what its members have only while it is stable; without, everybody would seem idle.
+        # A classic group tells its members' partitions only while it is stable; otherwise all members would seem idle.
         knows = consumer_protocol or state == "stable"
         all_assigned = {each.topic for member in described.members for each in member.assignment.topic_partitions}
         found = []
@@ -195,7 +196,7 @@ class KafkaGroupViews:
             notes.append("some members subscribe by a pattern: of the matching topics, only assigned ones are known")
         return tuple(sorted(found, key=lambda each: (each.client_id, each.id)))
 
-    # ---- where it is kept
+    # ---- where its offsets are kept
     def _place(self, deadline: Deadline, notes: list[str]) -> tuple[int | None, Node | None]:
         """The group's partition of `__consumer_offsets`, and that partition's leader."""
         asked = self._admin.client.describe_topics(TopicCollection([_OFFSETS]), request_timeout=request_s(deadline))
@@ -208,7 +209,7 @@ class KafkaGroupViews:
         return number, next((node_of(each.leader) for each in found if each.id == number), None)
 
     def _retention_s(self, coordinator: Node | None, deadline: Deadline) -> float | None:
-        """For how long offsets are kept that nobody renews. None = not told: that takes DESCRIBE_CONFIGS."""
+        """How long offsets are kept after their last commit. None = not known: it needs DESCRIBE_CONFIGS."""
         if coordinator is None:
             return None
         broker = ConfigResource(ConfigResource.Type.BROKER, coordinator.name)
@@ -227,7 +228,7 @@ def _state(described: Any, by_hand: describing.Description | None) -> str:  # no
     name: str = described.state.name
     if name == "UNKNOWN":  # librdkafka 2.16 has no word for the states that only the consumer protocol has
         return "reconciling"
-    if name == "DEAD":  # offsets, and nothing else
+    if name == "DEAD":  # the group has offsets and no member
         return "empty"
     return name.lower().replace("rebalancing", "rebalance").replace("_", " ")
 
@@ -240,7 +241,7 @@ def _protocol(
 ) -> Literal["", "classic", "consumer"]:
     if consumer_protocol:
         return "consumer"
-    # Offsets that somebody has set make a group of no protocol.
+    # A group that has only offsets, set by a tool, has no protocol.
     return "classic" if described.members or (by_hand is not None and by_hand.kind) else ""
 
 
@@ -251,7 +252,7 @@ def _partitions(assignment: Any) -> frozenset[Partition]:  # noqa: ANN401 - as t
 def _matching(pattern: str | None, topics: Collection[str]) -> frozenset[str]:
     if not pattern:
         return frozenset()
-    try:  # RE2's, which Python's understands but for rarities
+    try:  # RE2's syntax, which Python's `re` reads except for rare constructs
         wanted = re.compile(pattern)
     except re.error:
         return frozenset()

@@ -1,4 +1,4 @@
-"""A look at what a KafkaSource would find, without joining its group: for a check before a deployment."""
+"""Checks what a KafkaSource would find, without joining its group: before a deployment."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 def fixed_static_id(source: KafkaSource) -> str | None:
-    """The static id in its configuration; None: there is none."""
+    """The static id in the source's configuration; None: there is none."""
     static_id = source._checked.conf.get(PROPERTY)  # noqa: SLF001 - the same package
     return None if static_id is None else str(static_id)
 
 
 def settings_of(source: KafkaSource) -> Iterator[tuple[str, object, str]]:
-    """The client's properties in force: name, value, and where it comes from. Credentials are masked.
+    """The client's effective properties: name, value, and origin of the value. Credentials are masked.
 
-    Where that depends on what the broker can, these are the program's alone. Raises SettingError.
+    If they depend on the broker's features, only those that the program has set. Raises SettingError.
     """
     checked = source._checked  # noqa: SLF001 - the same package
     asks = needs_answer(checked)
@@ -51,7 +51,7 @@ class KafkaSourceLook:
     """`tools.ports.SourceLook`. One thread.
 
     Args:
-        source: it need not be open.
+        source: the source to check; it need not be open.
 
     Raises:
         SettingError: librdkafka refuses its configuration.
@@ -60,27 +60,28 @@ class KafkaSourceLook:
     default_port = 9092
 
     def __init__(self, source: KafkaSource) -> None:
-        self._checked = source._checked  # noqa: SLF001 - the same package; it has credentials, so it is nobody else's
+        self._checked = source._checked  # noqa: SLF001 - the same package; private because it has credentials
         self.addresses = addresses(self._checked.conf)
         self._features = NOT_ASKED
         self._admin = Admin(self._checked.conf)
 
     def reach(self, deadline: Deadline) -> str:
-        """Log in at one broker, and ask what it can. Raises SourceError."""
+        """Log in at one broker, and ask for its features. Raises SourceError."""
         cluster = self._admin.reach(deadline)
         if needs_answer(self._checked):
             self._features = broker_features.ask(self._checked.conf, deadline)
         return f"Kafka at {self.addresses} answers (cluster {cluster})"
 
     def configuration(self) -> Configured:
-        """Make what the client would get, as far as is known of the broker. Raises SettingError: the broker cannot."""
+        """Make the client's configuration with the known features of the broker. Raises SettingError: the broker does
+        not support it."""
         client = emit(self._checked, self._features)
-        # That nobody has asked the broker is no finding.
+        # Without the finding that the broker was not asked.
         findings = client.findings if self._features is not NOT_ASKED else self._checked.findings
         return Configured(client.conf, {each.field: str(each) for each in findings})
 
     def partitions(self, topic: str, deadline: Deadline) -> int:
-        """How many partitions a topic has, all with a leader. Raises UnknownTopic and other SourceErrors."""
+        """The number of a topic's partitions, if all have a leader. Raises UnknownTopic and other SourceErrors."""
         leaders = self._admin.leaders([topic], deadline)
         for found in leaders.values():
             if isinstance(found, SourceError):
@@ -88,7 +89,7 @@ class KafkaSourceLook:
         return len(leaders)
 
     def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:
-        """The topics that a pattern (^...) names now. Raises SourceError."""
+        """The topics that a pattern (^...) matches now. Raises SourceError."""
         try:
             topics = self._admin.client.list_topics(timeout=request_s(deadline)).topics
         except KafkaException as error:
@@ -96,11 +97,11 @@ class KafkaSourceLook:
         return sorted(each for each in topics if re.match(pattern, each))
 
     def flaws(self, topic: str, delay_s: float | None, deadline: Deadline) -> Sequence[Flaw]:
-        """Find what is wrong with a topic in which failed records wait. Raises SourceError: nobody tells."""
+        """Find the flaws of a retry topic or a dead letter topic. Raises SourceError: the broker does not tell."""
         told = keeping_of(self._admin, [topic], deadline)[topic]
         if isinstance(told, SourceError):
             raise told
         return list(flaws(topic, delay_s, told))
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is nothing to close."""

@@ -1,4 +1,4 @@
-"""A group's offsets at Kafka, looked at and set while nobody consumes: `tools.ports.OffsetTool`."""
+"""Reads and sets a Kafka group's offsets while it has no members: `tools.ports.OffsetTool`."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ _ACTIVE = frozenset(
         KafkaError.FENCED_MEMBER_EPOCH,
     }
 )
-#: In the metadata of what we set, for people; it must not look like the mark of the app's own commits.
+#: The metadata of offsets that are set here, for people; it must not look like the mark of the app's own commits.
 _BY = "set by holdfast reset"
 _AGAIN_S = 0.2
 
 
 class KafkaOffsetTool(TopicView):
-    """One thread; needs DESCRIBE and READ on the group, as its members have."""
+    """One group's offsets. One thread. Needs DESCRIBE and READ on the group, as its members have."""
 
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
         """The group's committed offsets, and whether they are holdfast's own; None = none.
 
-        Asked by a consumer: 2.16.1's AdminClient.list_consumer_group_offsets kills a process that asks a broker on
-        which no group has committed yet.
+        A consumer sends the request: AdminClient.list_consumer_group_offsets of 2.16.1 kills the process if no group
+        has committed at that broker yet.
         """
         mark = CommitMark(self.group, self._ids, lambda: "")
         mark.position_names(partitions, deadline)
@@ -59,7 +59,8 @@ class KafkaOffsetTool(TopicView):
         return found
 
     def retry_lags(self, topic: str, deadline: Deadline) -> Mapping[str, int]:
-        """Retry topics are known by their names, which have the topic's in them, and by offsets of the group there."""
+        """The lags of a topic's retry topics. These are found by their names, which contain the topic's, and by offsets
+        of the group there."""
         self.admin.reach(deadline)
         try:
             topics = self.admin.client.list_topics(timeout=request_s(deadline)).topics
@@ -104,7 +105,7 @@ class KafkaOffsetTool(TopicView):
         ]
 
     def _describe(self, deadline: Deadline) -> Any:  # noqa: ANN401 - as the binding has it
-        """None = ask again: a coordinator moves, or is only made by the first question about any group."""
+        """None = ask again: the coordinator moves, or its topic is created by the first such request."""
         asked = self.admin.client.describe_consumer_groups([self.group], request_timeout=request_s(deadline))
         try:
             return self.admin.answer(asked[self.group], deadline, f"asking who is in {self.group}")
@@ -120,7 +121,7 @@ class KafkaOffsetTool(TopicView):
         ends: Mapping[Partition, int],  # noqa: ARG002 - as above
         patience_s: float,  # noqa: ARG002 - as above
     ) -> Iterator[Sequence[str]]:
-        """None: positions alone are known."""
+        """Return none: Kafka's records are known by their positions alone."""
         return iter(())
 
     def set(self, offsets: Mapping[Partition, int], deadline: Deadline) -> None:
@@ -132,7 +133,7 @@ class KafkaOffsetTool(TopicView):
         what = f"setting the offsets of {self.group}"
         reply = self.admin.answer(asked[self.group], deadline, what)
         errors = [each.error for each in reply.topic_partitions]
-        # One request, which the coordinator refuses as a whole while the group has members.
+        # The coordinator refuses the whole request while the group has members.
         if errors and errors[0] is not None and all(each is not None and each.code() in _ACTIVE for each in errors):
             raise GroupActive(
                 f"{what} at {self.where}: the broker refuses while the group has members "

@@ -1,4 +1,5 @@
-"""Partitions as a group sees them: leaders, logs, offsets. What cannot be told of one says so, and spoils no other."""
+"""Partitions as a group sees them: leaders, logs, offsets. An error about one partition is noted there, and does not
+affect the others."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PartitionViews:
-    """One thread."""
+    """Reads partitions by an admin client. One thread."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -36,12 +37,12 @@ class PartitionViews:
         """All partitions of the topics, the topics that do not exist, and those that cannot be seen, with why.
 
         Args:
-            topics: all that are wanted.
+            topics: the topics to show.
             must: those of them that have to exist.
-            committed: the group's offsets; or why one is not told.
+            committed: the group's offset in each partition, or why it is not known.
             deadline: of the whole call.
 
-        Raises UnknownTopic for a topic that `must` be there, and SourceError where nothing is known of any topic.
+        Raises UnknownTopic for a topic of `must` that does not exist, and SourceError if no topic can be described.
         """
         leaders, racks, missing, faults = self._leaders(topics, must, deadline)
         led = [each for each, leader in leaders.items() if leader is not None]
@@ -78,7 +79,8 @@ class PartitionViews:
     def _leaders(
         self, topics: Collection[str], must: Collection[str], deadline: Deadline
     ) -> tuple[dict[Partition, Node | None], dict[Partition, frozenset[str]], set[str], dict[str, str]]:
-        """By partition, and its replicas' racks; topics that are missing; what was said of those not to be seen."""
+        """Returns: leaders, and racks of the replicas, by partition; missing topics; and topics with an error, with its
+        text."""
         leaders: dict[Partition, Node | None] = {}
         racks: dict[Partition, frozenset[str]] = {}
         missing: set[str] = set()
@@ -104,18 +106,18 @@ class PartitionViews:
         return leaders, racks, missing, faults
 
     def _begin(self, partitions: Collection[Partition], spec: OffsetSpec, deadline: Deadline) -> _Asked:
-        """Ends are those of the logs, open transactions included: one that hangs is lag too."""
+        """Begin to ask for offsets. Ends include open transactions: records of one that hangs are lag too."""
         if not partitions:
             return {}
         return self._admin.client.list_offsets(
             {TopicPartition(each.topic, each.number): spec for each in partitions},
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            # All answers come together: one that a broker owes which is down must not use up the time of the others.
+            # All answers come together: a broker that is down must not use up the time of the whole call.
             request_timeout=request_s(deadline, 0.5),
         )
 
     def _offsets(self, asked: _Asked, deadline: Deadline) -> dict[Partition, int | str]:
-        """Or why there is none."""
+        """Wait for the offsets; each, or the text of its error."""
         found: dict[Partition, int | str] = {}
         for one, future in asked.items():
             partition = Partition(one.topic, one.partition)
@@ -123,11 +125,11 @@ class PartitionViews:
                 offset = int(self._admin.answer(future, deadline, "asking for the ends of the log").offset)
             except SourceError as error:
                 found[partition] = str(error)
-            else:  # below 0: no error, and no answer of its leader in the time of the request
+            else:  # a negative one: no error, but its leader has not answered within the request's timeout
                 found[partition] = offset if offset >= 0 else "its leader does not answer now"
         return found
 
 
 def node_of(node: Any) -> Node | None:  # noqa: ANN401 - as the binding has it
-    """None = there is none now."""
+    """Convert a node of the binding; None = there is none now."""
     return None if node is None or node.id < 0 or not node.host else Node(str(node.id), f"{node.host}:{node.port}")

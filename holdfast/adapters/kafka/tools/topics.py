@@ -1,4 +1,4 @@
-"""Looking at topics from the side: partitions, position names, ends of logs. Joins no group."""
+"""Reads topics from outside of a group: partitions, position names, ends of logs. Joins no group."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from holdfast.timing import Deadline
 
-#: A consumer's properties that say what can be seen of a log.
+#: A consumer's properties that decide which records of a log it can read.
 _SEEING = ("isolation.level", "fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes")
 
 
 class TopicView:
-    """One thread.
+    """Partitions and offsets of topics. One thread.
 
     Args:
-        conf: of a client: how to reach the brokers; what only a consumer in a group needs is left aside.
-        group: in whose name is asked; nothing joins it.
+        conf: of a client: addresses and credentials are taken from it; most properties of consumers are ignored.
+        group: the group.id of the requests; nothing joins the group.
 
     Raises:
         SettingError: librdkafka refuses the configuration.
@@ -81,11 +81,11 @@ class TopicView:
         return self._list_offsets(partitions, EARLIEST, deadline)
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """With isolation.level=read_committed (the default): up to where no transaction is open."""
+        """The ends of the logs; with isolation.level=read_committed (the default) the last stable offsets."""
         return self._list_offsets(partitions, LATEST, deadline)
 
     def offsets_at(self, partitions: Sequence[Partition], when_ms: int, deadline: Deadline) -> Mapping[Partition, int]:
-        """The first record at or after that time, by its timestamp; the log's end where there is none."""
+        """The offset of the first record at or after that time, by its timestamp; the log's end if there is none."""
         found = self._list_offsets(partitions, when_ms, deadline)
         none = [partition for partition, offset in found.items() if offset < 0]
         return {**found, **self.last_offsets(none, deadline)}

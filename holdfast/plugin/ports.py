@@ -233,6 +233,11 @@ class PartitionedSource(Protocol):
         """
         ...
 
+    def set_back(self, partition: Partition, offset: int) -> None:
+        """Begin to commit an offset to which the group goes back on purpose, as a tool's reset does: without our mark,
+        where there are marks. Whoever has the partition next honours it, though the store knows more as done."""
+        ...
+
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """The ends of the partitions' logs as far as known without asking the broker; for reports."""
         ...

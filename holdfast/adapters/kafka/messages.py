@@ -287,6 +287,11 @@ class MessageSource(KafkaSource):
         self._callbacks.commits.goes(offsets)
         super().commit(offsets)
 
+    def set_back(self, partition: Partition, offset: int) -> None:
+        """Begin to commit, without a mark."""
+        self._callbacks.commits.goes({partition: offset})
+        super().set_back(partition, offset)
+
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
         """Close as `KafkaSource` does."""
         self._first_look.end()

@@ -460,8 +460,16 @@ class KafkaSource:
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Begin to commit. Never blocks: inside on_revoke librdkafka itself holds the partitions until the broker has
         answered, or its request has timed out, and a synchronous commit has no bound at all (95 s were seen)."""
+        self._commit(self._mark.on(offsets), offsets)
+
+    def set_back(self, partition: Partition, offset: int) -> None:
+        """As `commit`, without a mark."""
+        offsets = {partition: offset}
+        self._commit(topic_partitions(offsets, offsets), offsets)
+
+    def _commit(self, said: list[TopicPartition], offsets: Mapping[Partition, int]) -> None:
         try:
-            self._client_or_raise().commit(offsets=self._mark.on(offsets), asynchronous=True)
+            self._client_or_raise().commit(offsets=said, asynchronous=True)
             self._callbacks.commits_under_way += 1
         except KafkaException as error:
             self._callbacks.not_sent(error.args[0], offsets)

@@ -365,6 +365,10 @@ class RocketMQSource:
         """Of those in which something had expired before it was read: where they begin, as their masters said then."""
         return {queue: self._moves.starts[queue] for queue in partitions if queue in self._moves.starts}
 
+    def set_back(self, partition: Partition, offset: int) -> None:
+        """As `commit`: offsets have no marks here."""
+        self.commit({partition: offset})
+
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Begin to commit; what is not ours any more is not sent. In a hand-over the brokers' answers are waited for,
         so that the next owner reads this offset."""

@@ -69,7 +69,7 @@ class Moves:
         ledger = owner.ledger
         if offset < ledger.watermark:
             self._user.dismiss([owner.partition])
-            self._commit(owner.partition, offset)
+            self._set_back(owner.partition, offset)
             self._ours.restart(owner.partition, offset)
             return True
         position = self._user.position(owner.partition)
@@ -91,10 +91,10 @@ class Moves:
         self._user.passes(owner, offset)
         return True
 
-    def _commit(self, partition: Partition, offset: int) -> None:
-        """Commit where a replay begins: its partition may go before it is taken over anew."""
+    def _set_back(self, partition: Partition, offset: int) -> None:
+        """Commit where a replay begins: its partition may go, and its session end, before the store has heard of it."""
         try:
-            self._ours.source.commit({partition: offset})
+            self._ours.source.set_back(partition, offset)
         except SourceError as error:
             self._parts.tell(SourceTrouble(error=str(error)))
 

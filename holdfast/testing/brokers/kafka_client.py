@@ -171,12 +171,18 @@ class GroupClient:
 
     # ---- commits
     def commit(
-        self, now: float, offsets: Mapping[Partition, int], topic_ids: Mapping[Partition, int], store: str
+        self,
+        now: float,
+        offsets: Mapping[Partition, int],
+        topic_ids: Mapping[Partition, int],
+        store: str,
+        *,
+        marked: bool = True,
     ) -> None:
         """Send a commit with the member id and the epoch of this moment."""
         self._requests += 1
         number = self._requests
-        sent = CommitRequest(self._member, self.id, self.epoch, dict(offsets), topic_ids, store)
+        sent = CommitRequest(self._member, self.id, self.epoch, dict(offsets), topic_ids, store, marked)
         self.under_way[number] = sent.offsets
 
         def answered(fates: Mapping[Partition, CommitFate]) -> None:

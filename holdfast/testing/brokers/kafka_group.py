@@ -58,6 +58,8 @@ class CommitRequest(NamedTuple):
     #: Partition -> topic id, as the member last asked for it.
     topic_ids: Mapping[Partition, int]
     store: str
+    #: False: as a tool that resets the group commits.
+    marked: bool = True
     #: The second arrival of a commit that arrives twice.
     again: bool = False
 
@@ -203,7 +205,7 @@ class MemoryGroup:
         elif partition not in self.broker.logs:
             fate = FATES[Answer.UNKNOWN_TOPIC_OR_PART]
         else:
-            kept = Kept(offset, True, sent.topic_ids.get(partition, 0), sent.store)
+            kept = Kept(offset, sent.marked, sent.topic_ids.get(partition, 0), sent.store)
             self.committed[partition] = kept
             for watcher in self.broker.watchers:
                 watcher.on_commit(partition, offset, sent.member, kept.metadata)

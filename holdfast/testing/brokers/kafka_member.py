@@ -193,10 +193,17 @@ class MemoryPartitionedSource(Questions):
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Send a commit. A later poll tells the listener the answer."""
+        self._commit(offsets, marked=True)
+
+    def set_back(self, partition: Partition, offset: int) -> None:
+        """Send a commit without our mark."""
+        self._commit({partition: offset}, marked=False)
+
+    def _commit(self, offsets: Mapping[Partition, int], *, marked: bool) -> None:
         self._check("commit")
         now = self.broker.settle()
         with self.broker.changed:
-            self.client.commit(now, offsets, dict(self._named), self._listener.store_id)
+            self.client.commit(now, offsets, dict(self._named), self._listener.store_id, marked=marked)
 
     def seek(self, partition: Partition, offset: int | None) -> None:
         """Read on from that offset (None = the log's start). Raises SourceUnavailable: the partition is not

@@ -278,6 +278,10 @@ class RocketSource:
         self.broker.settle()
 
     # ---- commits
+    def set_back(self, partition: Partition, offset: int) -> None:
+        """As `commit`."""
+        self.commit({partition: offset})
+
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Begin to commit; what is not ours any more is not sent, but what was sent is taken whenever it comes. In a
         hand-over the answers are waited for, so that the next owner reads this offset."""

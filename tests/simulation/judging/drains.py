@@ -9,7 +9,7 @@ from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.engine.record.entry import EntryState
 
 if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Mapping
 
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.engine.partition.ownership import Ownership
@@ -26,28 +26,32 @@ class Drains:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        #: By member: partitions that are dry during its drain, and since when.
-        self._since: dict[str, dict[Partition, float]] = {}
+        #: By member: partitions that are dry during its drain, what is read next of them, and since when.
+        self._since: dict[str, dict[Partition, tuple[int, float]]] = {}
 
     def look(self, member: Actor, engine: Engine | Driven, *, in_order: bool) -> None:
         """See whether one of its partitions has waited for too long. Of a member that is not in order that says
         nothing."""
         stage, now, before = self._stage, self._stage.now, self._since.get(member.name, {})
         judged = in_order and _drains(engine) and not engine.parts.sessions.storeless and _is_heard(engine)
-        found = dry(engine) if judged else ()
-        since = self._since[member.name] = {partition: before.get(partition, now) for partition in found}
+        found = dry(engine) if judged else {}
+        # What has been read meanwhile, between two drains, is another record.
+        since = self._since[member.name] = {
+            partition: (following, was[1] if (was := before.get(partition)) and was[0] == following else now)
+            for partition, following in found.items()
+        }
         at_most_s = _UNREAD_S + stage.world.store_timeout_s
-        for partition, at in since.items():
+        for partition, (_, at) in since.items():
             if now - at > at_most_s:
                 stage.judges.broken(
                     "UNREAD", f"{partition} stays at {member.name}, which reads nothing for {now - at:.2f} s: it drains"
                 )
 
 
-def dry(engine: Engine | Driven | None) -> AbstractSet[Partition]:
-    """Partitions that it may read, of which no record is left to start, and whose logs go on."""
+def dry(engine: Engine | Driven | None) -> Mapping[Partition, int]:
+    """Partitions that it may read, of which no record is left to start, and whose logs go on: what is read next."""
     ends = _ends_of_empty(engine)
-    return {partition for partition, (end, following) in ends.items() if end is not None and end > following}
+    return {each: following for each, (end, following) in ends.items() if end is not None and end > following}
 
 
 def may_be_dry(engine: Engine | Driven | None) -> bool:

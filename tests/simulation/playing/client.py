@@ -12,7 +12,7 @@ from tests.simulation.brokers.rocketmq_commits import LAST_COMMIT_S
 from tests.simulation.judging.spikes import Spikes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.engine.partition.ownership import Ownership
@@ -90,9 +90,17 @@ class Client:
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Implements `PartitionedSource.commit`."""
-        if gone := sorted(self._lost.intersection(offsets)):
-            self._broken("COMMIT", f"{self.member.name} commits for {gone[0]}, which it has lost")
+        self._judge_commit(offsets)
         self._source.commit(offsets)
+
+    def set_back(self, partition: Partition, offset: int) -> None:
+        """Implements `PartitionedSource.set_back`."""
+        self._judge_commit([partition])
+        self._source.set_back(partition, offset)
+
+    def _judge_commit(self, partitions: Iterable[Partition]) -> None:
+        if gone := sorted(self._lost.intersection(partitions)):
+            self._broken("COMMIT", f"{self.member.name} commits for {gone[0]}, which it has lost")
 
     # ---- for the judges
     @property

@@ -194,6 +194,25 @@ def test_a_replay_is_committed_before_its_partition_can_go(loops: Loops) -> None
     assert loops.committed() == 6
 
 
+def test_a_replay_of_which_the_store_never_heard_is_the_next_owners() -> None:
+    """Its session ends before the store answers: the group's offset alone says so."""
+    store = FlakyClaims()
+    loops = Loops(claims=store)
+    loops.produce(*numbered("r", range(10)))
+    loop = loops.loop("explicit")
+    got(loop, 8)
+    for offset in range(8):
+        loop.end(partition(), offset)
+    settled(loop)
+    store.go_down(["drop"])
+    seek(loop, 2)
+    assert loops.committed() == 2
+    crash(loops, loop)
+    store.come_back()
+    assert successors(loops) == [2, 3, 4, 5, 6, 7, 8, 9]
+    end(loop)
+
+
 def test_a_commit_of_before_a_replay_that_comes_late_takes_nothing_of_it_away(loops: Loops) -> None:
     loops.produce(*numbered("r", range(10)))
     loop = loops.loop("explicit")

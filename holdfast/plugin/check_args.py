@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.dedup.claims import check_store
+from holdfast.dedup.not_run import check_returns, name_of_call
 from holdfast.errors import SettingError
 from holdfast.plugin.settings import Settings
 
@@ -24,3 +25,4 @@ def check_parts(*, claims: object, settings: object, observers: object) -> None:
     for each in observers:
         if not callable(getattr(each, "on_event", None)):
             raise SettingError("observers", type(each).__name__, "give objects that have on_event(event)")
+        check_returns("observers", each.on_event, name_of_call(each.on_event))

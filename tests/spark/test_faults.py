@@ -108,6 +108,16 @@ def test_a_function_for_skips_may_end_the_query(lake: Lake) -> None:
         lake.put(0, ("a", 1), on_skip=fail)
 
 
+@pytest.mark.parametrize("setting", ["observer", "on_skip"])
+def test_a_function_that_nothing_would_await_is_refused(lake: Lake, setting: str) -> None:
+    async def told(report: BatchReport) -> None:
+        raise LookupError(report.batch)
+
+    given: dict[str, Any] = {setting: told}
+    with pytest.raises(SettingError, match=rf"{setting}=.*nothing awaits it"):
+        lake.sink(query="q", **given)
+
+
 def test_a_replay_with_other_rows_does_not_free_the_keys_that_it_lacks(lake: Lake) -> None:
     class DiesBeforeSettle(Exception):
         pass

@@ -301,7 +301,7 @@ def test_names_may_be_of_any_characters(spark: SparkSession, redis_url: str, pos
     ("columns", "given", "says"),
     [
         (_ORDERS, {"table": "absent"}, "has no such table .* create it, with a unique index"),
-        ("order_id text, amount int", {}, r"CREATE UNIQUE INDEX CONCURRENTLY ON orders \(order_id\)"),
+        ("order_id text, amount int", {}, r'CREATE UNIQUE INDEX CONCURRENTLY ON "orders" \("order_id"\)'),
         ("order_id text, amount int, UNIQUE (order_id, amount)", {}, "a unique index on exactly the sink's key"),
         ("order_id text PRIMARY KEY", {}, "has no column 'amount' .it has: order_id"),
         ("order_id text PRIMARY KEY, amount int GENERATED ALWAYS AS (1) STORED", {}, "drop it before the sink"),

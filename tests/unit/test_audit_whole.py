@@ -59,8 +59,9 @@ class Judged:
             played(f"{mix}-{seed}", seed, mix, _ENDS[seed % len(_ENDS)]) for mix in MIXES for seed in range(_SEEDS)
         ]
         self.still, self.still_at_ms = stood_still("still")
-        for group in (*self.groups, self.still):
-            if group is not self.still:  # who is silent while others are not was killed
+        self.idle, self.idle_at_ms = stood_still("idle", waits=False)
+        for group in (*self.groups, self.still, self.idle):
+            if group not in (self.still, self.idle):  # who is silent while others are not was killed
                 group.lines = moved_to(group.lines, _END_MS)
             (folder / f"{group.name}.jsonl").write_text("\n".join(group.lines) + "\n")
         one, two = self.groups[:2]
@@ -164,6 +165,13 @@ def test_a_stream_of_the_same_events_comes_to_the_same(all_of_them: Judged) -> N
         for name, columns in (("members", _RUN), ("ownership", _OWNED)):
             told = Counter(tuple(each[column] for column in columns) for each in stream[name])
             assert told == Counter(tuple(each[column] for column in columns) for each in whole[name]), group.name
+
+
+def test_where_nothing_waited_nothing_stood_still(all_of_them: Judged) -> None:
+    group, at_ms = all_of_them.idle, all_of_them.idle_at_ms
+    row = next(each for each in all_of_them.of("rebalances", group) if each["began_ms"] == at_ms)
+    assert (row["moved"], row["lag"]) == (2, 0)
+    assert row["stop_ms"] is None
 
 
 def test_a_standstill_is_as_long_as_it_was(all_of_them: Judged) -> None:

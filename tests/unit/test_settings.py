@@ -156,6 +156,16 @@ def test_what_an_app_is_made_of_is_looked_at_when_it_is_made_and_a_url_is_not_sh
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("make", [Holdfast, KafkaConsumer], ids=lambda make: make.__name__)
+def test_an_observer_that_nothing_would_await_is_refused(make: Any) -> None:
+    class Waits:
+        async def on_event(self, event: object) -> None: ...
+
+    source = KafkaSource(CONF) if make is Holdfast else CONF
+    with pytest.raises(SettingError, match=r"^observers='.*Waits.on_event'.*nothing awaits it"):
+        make(source, claims=None, observers=[Waits()])
+
+
 def test_an_idempotent_function_waits_for_a_number_of_seconds() -> None:
     with pytest.raises(SettingError, match=r"^wait_s='3': "):
         idempotent(MemoryClaims(), key="order_id", wait_s="3")  # type: ignore[call-overload]

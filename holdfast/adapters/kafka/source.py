@@ -463,7 +463,7 @@ class KafkaSource:
         self._commit(self._mark.on(offsets), offsets)
 
     def set_back(self, partition: Partition, offset: int) -> None:
-        """As `commit`, without a mark."""
+        """Commit it without a mark; as `commit` otherwise."""
         offsets = {partition: offset}
         self._commit(topic_partitions(offsets, offsets), offsets)
 

@@ -366,7 +366,7 @@ class RocketMQSource:
         return {queue: self._moves.starts[queue] for queue in partitions if queue in self._moves.starts}
 
     def set_back(self, partition: Partition, offset: int) -> None:
-        """As `commit`: offsets have no marks here."""
+        """Commit it: offsets have no marks here."""
         self.commit({partition: offset})
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:

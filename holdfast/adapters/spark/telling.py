@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.adapters.spark.values import BatchRefused, BatchReport
+from holdfast.dedup.not_run import check_returns, name_of_call
 from holdfast.errors import HoldfastError, SettingError
 
 log = logging.getLogger("holdfast.spark")
@@ -27,6 +28,9 @@ class Telling:
     def __post_init__(self) -> None:
         if self.on_skip not in ("warn", "raise") and not callable(self.on_skip):
             raise SettingError("on_skip", self.on_skip, "give 'warn', 'raise' or a function of the report")
+        for setting, function in (("on_skip", self.on_skip), ("observer", self.observer)):
+            if callable(function):
+                check_returns(setting, function, name_of_call(function))
 
     def skipped(self, report: BatchReport) -> None:
         """An earlier attempt has finished the batch. Raises BatchRefused: on_skip says so."""

@@ -487,6 +487,7 @@ class Group:
             into |= {(str(number), offset) for offset in [*rest, *owned.in_hand]}
 
 
+_FEW = 60
 #: Faults that may be planted together; each is a name of a method.
 MIXES: dict[str, tuple[str, ...]] = {
     "calm": (),
@@ -517,14 +518,20 @@ def played(name: str, seed: int, mix: str, finish: str = "done") -> Group:
     return group
 
 
-def stood_still(name: str, still_ms: int = 3000) -> tuple[Group, int]:
+def stood_still(name: str, still_ms: int = 3000, *, waits: bool = True) -> tuple[Group, int]:
     """Two members change their partitions, and nobody works meanwhile; then they work at three times the pace. With the
-    moment at which they stopped."""
-    group = Group(name, 0, partitions=2, records=2000)
+    moment at which they stopped. Without `waits`, all records of these partitions were handled before, and the members
+    had no others for a while."""
+    group = Group(name, 0, partitions=2 if waits else 3, records=2000)
+    if not waits:
+        for number in (0, 1):
+            group.logs[number] = [offset for offset in group.logs[number] if offset < _FEW]
+            group.ends[number] = _FEW
     group.pace = group.rate
     one, two = group.join(), group.join()
     group.play(12_000)
-    given = {number: member.give(number) for member in (one, two) for number in list(member.owned)}
+    moved = (0, 1)
+    given = {number: member.give(number) for member in (one, two) for number in moved if number in member.owned}
     at_ms = group.now
     group.now += still_ms
     for number, position in given.items():

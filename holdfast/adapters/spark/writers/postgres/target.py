@@ -109,7 +109,7 @@ def look(connection: Connection[Any], table: str, columns: Sequence[str], key: S
             "table",
             table,
             "an upsert needs a unique index on exactly the sink's key: "
-            f"CREATE UNIQUE INDEX CONCURRENTLY ON {table} ({', '.join(key)})",
+            f"CREATE UNIQUE INDEX CONCURRENTLY ON {_quoted(table)} ({', '.join(map(_in_quotes, key))})",
         )
     if not all(unique):
         raise SettingError("table", table, "a unique index on the key has a collation that takes two texts for one")
@@ -121,9 +121,16 @@ def schema_of(connection: Connection[Any], table: str) -> str:
     return _find(connection, table)[1]
 
 
+def _quoted(table: str) -> str:
+    return ".".join(map(_in_quotes, table.split(".")))
+
+
+def _in_quotes(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _find(connection: Connection[Any], table: str) -> tuple[int, str, str]:
-    quoted = ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
-    found = connection.execute(_FIND, [quoted]).fetchone()
+    found = connection.execute(_FIND, [_quoted(table)]).fetchone()
     if found is None:
         raise SettingError(
             "table",

@@ -1,4 +1,4 @@
-"""RocketMQ. Nothing here imports a client library before a source that needs one is made."""
+"""RocketMQ sources and producer. A client library is imported when a source that needs one is constructed."""
 
 from holdfast.adapters.rocketmq.grpc import LeasedSource
 from holdfast.adapters.rocketmq.outgoing import Message

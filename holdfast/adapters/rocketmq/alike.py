@@ -1,9 +1,10 @@
-"""Whether all members of a group subscribe alike, at one cluster: for sources to which brokers hand messages out.
+"""Alike: checks that all members of a group have the same subscription and cluster. For PushSource and LeasedSource.
 
-RocketMQ keeps one subscription a group, and takes the newest for all. While members subscribe to other tags of a topic
-(a rolling deploy that adds one, say), whoever gets a message decides: one with old tags passes over messages of the new
-tag, for the group and for good, and no broker says so. So each member is in a record of the group in the store of
-claims, as the members of a RocketMQSource are in theirs; that one has a plan besides, and so a record of its own.
+RocketMQ keeps one subscription for a group, and applies the newest to all members. While members subscribe to different
+tags of a topic (for example during a rolling deploy that adds one), the member that gets a message decides: one with
+the old tags skips messages of the new tag, for the whole group and for good, and no broker reports it. Therefore each
+member is listed in a record of the group in the store of claims, like the members of a RocketMQSource; those have a
+record of their own, since they have a plan too.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.rocketmq")
 
-#: How often it is seen whether the membership lives, and where the servers are.
+#: How often the membership is checked, and the servers' addresses are reported.
 _LOOK_S = 10.0
-#: Who was killed counts for so long.
+#: How long a killed process stays listed.
 _LEASE_S = 10.0
 _STOP_S = 1.0
 
 
 class Alike:
-    """One process among those that have to subscribe alike. `join` and `leave` may wait.
+    """This process among the members that must have the same subscription. `join` and `leave` may wait.
 
     Args:
         coordinator: of the store of claims; None: nothing is compared.
         group: the consumer group.
-        client_id: the name by which others are told of this process.
-        records: what is compared with whom: the name of a record to what all its members have to have.
-        servers: the addresses of the cluster, as far as known. On a thread of its own.
-        open_store: the app goes on while the store is away, so that nothing is compared meanwhile.
+        client_id: this process' name in errors of other members.
+        records: name of a record -> the subscription that all its members must have.
+        servers: returns the addresses of the cluster, as far as known. Called on a thread of its own.
+        open_store: `store_down="open"`: the app starts without the comparison while the store is away.
     """
 
     def __init__(
@@ -62,14 +63,14 @@ class Alike:
         self._members: dict[str, Membership] = {}
         self._upkeep = Upkeep(f"{group}-alike")
         self._upkeep.add("members that subscribe alike", self._keep, _LOOK_S)
-        #: Why this process may not go on: found when it came back into the group.
+        #: Why this process must stop: found when it joined again.
         self.refused: SourceError | None = None
 
     def join(self, deadline: Deadline) -> None:
-        """Come in, before anything is consumed.
+        """Join, before anything is consumed.
 
         Raises:
-            SubscriptionDiffers, ClusterDiffers: living members have something else.
+            SubscriptionDiffers, ClusterDiffers: living members have another subscription or cluster.
             StoreError: no answer until the deadline.
         """
         if not self._records:
@@ -84,14 +85,14 @@ class Alike:
         self._upkeep.start()
 
     def leave(self, deadline: Deadline) -> None:
-        """Go, when nothing more is consumed. Idempotent."""
+        """Leave, once nothing more is consumed. Idempotent."""
         self._upkeep.stop(_STOP_S)
         while self._members:
             _, membership = self._members.popitem()
             membership.leave(deadline)
 
     def _keep(self, deadline: Deadline) -> None:
-        """Raises StoreError, to be tried again."""
+        """Report the servers, and join again where the membership is lost. Raises StoreError, to be repeated."""
         if self.refused is not None:
             return
         servers = self._servers()
@@ -103,7 +104,7 @@ class Alike:
             self.refused = error
 
     def _come_in(self, deadline: Deadline) -> None:
-        """Into all records that this process is not in, or not any more."""
+        """Join all records in which this process is not listed, or not any more."""
         out = [name for name in self._records if name not in self._members or self._members[name].lost]
         servers = self._servers() if out else frozenset()
         for name in out:
@@ -120,7 +121,7 @@ class Alike:
 
 
 class _Nothing:
-    """There is nothing to hand out."""
+    """A strategy that assigns nothing: the brokers distribute the messages."""
 
     def __call__(
         self,
@@ -132,4 +133,4 @@ class _Nothing:
 
 
 def _unheard() -> None:
-    """Nobody waits for a plan."""
+    """Ignore a new plan: it is empty."""

@@ -1,7 +1,7 @@
-"""By which addresses a cluster is known from others that have the same names: those of its name servers and brokers.
+"""The addresses that identify a cluster: those of its name servers and brokers.
 
-Names of brokers, topics and groups are alike in every cluster that was set up by the same files, and no server has a
-name or number of its own that it keeps. Name servers are resolved: "rmqnamesrv:9876" may be another one elsewhere.
+Clusters that were set up from the same files have the same names of brokers, topics and groups, and no server has a
+lasting id. Name servers are resolved to IP addresses: "rmqnamesrv:9876" may be another server in another network.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def servers_of(client: RemotingClient) -> frozenset[str]:
-    """All that are known now, as "host:port". May wait for DNS; not for a server."""
+    """All known addresses, as "host:port". May wait for DNS, but not for a server."""
     found = {address for members in client.routes.brokers().values() for address in members.values()}
     for name_server in client.network.name_servers:
         host, port = split_address(name_server)
-        with suppress(OSError):  # known again when it is resolved
+        with suppress(OSError):  # left out until it can be resolved
             for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
                 found.add(f"{address[0]!s}:{port}")
     return frozenset(found)

@@ -1,4 +1,4 @@
-"""Dead letters to RocketMQ: acknowledged by their broker before the record counts as settled."""
+"""Dead letters to RocketMQ. The broker acknowledges a letter before its record counts as done."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.rocketmq")
 
-#: What a handler says for the dead letter topic of its own group, %DLQ%<group>.
+#: The value of `dead_letter=` that means the group's own dead letter topic, %DLQ%<group>.
 OWN = "%DLQ%"
 _PRODUCER_GROUP = "holdfast-dead-letters"
 _ATTEMPT_S = 5.0
 _AGAIN_S = 0.2
-# As the broker makes a dead letter topic: one queue (DLQ_NUMS_PER_GROUP), to be read and written.
+# As brokers create a dead letter topic: one queue (DLQ_NUMS_PER_GROUP), readable and writable.
 _QUEUES, _PERM = 1, codes.PERM_READ | codes.PERM_WRITE
 
 
 class RocketMQDeadLetters:
-    """Sends letters with the source's credentials, over connections of its own that are made at the first use.
+    """Sends letters with the source's credentials, over connections of its own, opened at the first use.
 
     A letter has the record's value, its properties (KEYS, TAGS and UNIQ_KEY among them) and holdfast's headers as
-    properties beside them. A header that is no text, or has the bytes 1 or 2 in it, becomes `holdfast-base64-<name>`.
+    further properties. A header that is no text, or has the bytes 1 or 2 in it, becomes `holdfast-base64-<name>`.
 
-    At least once: a letter whose answer got lost is sent again by the engine, under the same UNIQ_KEY, and may then be
-    there twice. `send` from any threads at once; `check` and `close` from one.
+    At least once: if the answer is lost, the engine sends the letter again with the same UNIQ_KEY, and it may then be
+    stored twice. `send` from several threads at once; `check` and `close` from one.
 
     Args:
         connect: makes a client to the source's name servers.
@@ -67,12 +67,12 @@ class RocketMQDeadLetters:
         self._closed = False
 
     def topic(self, named: str) -> str:
-        """The topic that a handler's dead_letter= means."""
+        """The topic that a handler's `dead_letter=` means."""
         return f"{OWN}{self._group}" if named == OWN else named
 
     def check(self, topics: Collection[str], deadline: Deadline) -> None:
-        """At the start: every target exists and can be written to. The dead letter topic of a group is made where it is
-        missing, as the broker makes it for its own letters.
+        """Check at the start that every target exists and can be written to. A missing dead letter topic of a group
+        (%DLQ%...) is created, as the broker does for its own letters.
 
         Raises UnknownTopic, NotAuthorised, SourceUnavailable.
         """
@@ -81,13 +81,13 @@ class RocketMQDeadLetters:
             self._check(client, topic, deadline)
 
     def send(self, letter: Letter, deadline: Deadline) -> None:
-        """Return when the letter is acknowledged. A value of some kB goes compressed; what is too large with all of its
-        headers goes with fewer.
+        """Send a letter; return when it is acknowledged. Values above 4 KiB are compressed. A letter that is too large
+        with all its headers is sent with fewer.
 
         Raises:
-            DeadLetterError: not acknowledged by the deadline; it may arrive yet. Send it again.
-            LetterTooLarge: in no form it is small enough.
-            DeadLetterRefused: the target will never take it (missing topic, no access).
+            DeadLetterError: not acknowledged by the deadline; it may still arrive. Send it again.
+            LetterTooLarge: too large in each form.
+            DeadLetterRefused: the target will never accept it (missing topic, no access).
         """
         topic = self.topic(letter.topic)
         what = f"dead letter of {letter.record.partition}@{letter.record.offset} to {topic}"
@@ -106,7 +106,7 @@ class RocketMQDeadLetters:
     def _send(
         self, record: Record, headers: Sequence[tuple[str, bytes | None]], *, named: str, what: str, deadline: Deadline
     ) -> None:
-        """One form of a letter. Args: named: its topic, as the handler has it. Raises as `send`."""
+        """Send one form of a letter. `named`: its topic, as the handler names it. Raises as `send`."""
         client, delivery = self._start()
         topic = self.topic(named)
         try:
@@ -117,9 +117,9 @@ class RocketMQDeadLetters:
             except UnknownTopic:
                 if named != OWN:
                     raise
-                self._check(client, topic, deadline)  # of an unroutable record: no handler has named it at the start
+                self._check(client, topic, deadline)  # for an unroutable record: no handler names it, so check it now
                 sent = send()
-        except ValueError as error:  # SettingError too: properties for which the log has no room
+        except ValueError as error:  # also SettingError: the properties are too long for the log
             raise LetterTooLarge(f"{what}: {error}") from error
         except SourceError as error:
             raise failure(error, what) from error
@@ -129,7 +129,7 @@ class RocketMQDeadLetters:
             )
 
     def close(self, deadline: Deadline) -> None:
-        """Give the connections back. Idempotent; `send` raises from then on."""
+        """Close the connections. Idempotent; `send` raises afterwards."""
         with self._lock:
             self._closed = True
             client, self._client = self._client, None
@@ -172,10 +172,10 @@ class RocketMQDeadLetters:
 
 
 def as_message(record: Record, topic: str, properties: dict[str, str], keys: UniqueKeys) -> Message:
-    """A record that is stored anew, under the identity that it has.
+    """Make a message from a record, with the record's UNIQ_KEY if it has one.
 
-    Without a value it has to be sent as a batch of one: brokers (5.5.0) fail at any other empty message. Raises
-    SettingError: the log has no room for it.
+    A message without a value must be sent as a batch of one: brokers (5.5.0) fail at any other empty message. Raises
+    SettingError: the properties are too long for the log.
     """
     properties.setdefault(UNIQUE_KEY, keys.next())
     if record.key and KEYS not in properties:
@@ -186,7 +186,7 @@ def as_message(record: Record, topic: str, properties: dict[str, str], keys: Uni
 
 
 def failure(error: SourceError, what: str) -> DeadLetterError:
-    """Read the broker's answer to a letter as an error."""
+    """Convert the broker's answer to a letter into an error."""
     said = f"{what}: {error}"
     if isinstance(error, BrokerRefused) and error.code == codes.MESSAGE_ILLEGAL:
         return LetterTooLarge(

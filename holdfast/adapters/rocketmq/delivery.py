@@ -1,4 +1,4 @@
-"""One message, or a batch, until a broker has it: tries, other brokers, refusals."""
+"""Delivery: sends one message or a batch until a broker acknowledges it; repeats, and tries other brokers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NotAcknowledged(SourceUnavailable):
     """No broker has acknowledged a message in time. It may be stored all the same.
 
     Attributes:
-        unique_keys: the identity of each message: sent again with `unique_key=`, a copy can be told from a new message.
+        unique_keys: the UNIQ_KEY of each message. Send it again with `unique_key=`, so that consumers recognise a copy.
     """
 
     def __init__(self, message: str, unique_keys: Sequence[str]) -> None:
@@ -33,12 +33,12 @@ class NotAcknowledged(SourceUnavailable):
 
 
 class Delivery:
-    """Any thread.
+    """Sends messages. Any thread.
 
     Args:
-        client: ours alone; closed by its owner.
+        client: used by this object only; the caller closes it.
         group: the producer group's name.
-        attempt_timeout_s: for one try.
+        attempt_timeout_s: seconds for one try.
     """
 
     def __init__(self, client: RemotingClient, group: str, attempt_timeout_s: float) -> None:
@@ -55,18 +55,19 @@ class Delivery:
         sharding_key: str | None = None,
         queue: Partition | None = None,
     ) -> Sent:
-        """Return when a broker has them. They carry their UNIQ_KEY, so that a copy can be told.
+        """Send messages; return when a broker has acknowledged them. Each has its UNIQ_KEY, so that consumers recognise
+        a copy.
 
         Args:
-            messages: of one topic; one, or a batch.
+            messages: one message, or a batch, all of one topic.
             deadline: for all tries.
-            batch: all in one request, stored together or not at all.
-            sharding_key: to the queue of this key, and to no other.
-            queue: to this one, and to no other.
+            batch: send all in one request, stored together or not at all.
+            sharding_key: send only to the queue of this key.
+            queue: send only to this queue.
 
         Raises:
             NotAcknowledged: no answer in time.
-            UnknownTopic, NotAuthorised, BrokerRefused: the answer is no.
+            UnknownTopic, NotAuthorised, BrokerRefused: the broker refuses it.
         """
         topic, to_any = messages[0].topic, sharding_key is None and queue is None
         refusals: dict[str, SourceError] = {}
@@ -80,7 +81,7 @@ class Delivery:
             except SourceUnavailable as failure:
                 error = failure
             except (NotAuthorised, UnknownTopic, BrokerRefused) as refusal:
-                # Another broker may take it: one may have lost the topic, or the right to be written to.
+                # Another broker may accept it: this one may have lost the topic, or be closed to writing.
                 if target is None or not to_any or target.broker in refusals or _is_for_all(refusal):
                     raise
                 refusals[target.broker] = refusal
@@ -106,7 +107,7 @@ class Delivery:
     def _choose(
         self, topic: str, sharding_key: str | None, refusals: Mapping[str, SourceError], deadline: Deadline
     ) -> Partition:
-        # What is known is good enough, also while no name server answers; it is refreshed in the background.
+        # A known route is good enough, also while no name server answers; it is refreshed in the background.
         route = self._client.known_route(topic) or self._client.route(topic, deadline)
         queues = to_write(route) if sharding_key is None else ordered(route)
         if not queues:
@@ -115,7 +116,7 @@ class Delivery:
             )
         if sharding_key is not None:
             return by_key(queues, sharding_key)
-        # Where all have said no, the one that is asked once more says it again.
+        # If all have refused, one is asked again, and its refusal is raised.
         return self._rotation.pick([queue for queue in queues if queue.broker not in refusals] or queues)
 
     def _given_up(
@@ -131,5 +132,5 @@ class Delivery:
 
 
 def _is_for_all(error: SourceError) -> bool:
-    """Whether every broker would say the same: the message itself is wrong."""
+    """Whether every broker would refuse it, because the message itself is wrong."""
     return isinstance(error, BrokerRefused) and error.code == codes.MESSAGE_ILLEGAL

@@ -1,4 +1,4 @@
-"""Foreign members: members of a broker's group that do not go by the plan, and read queues that are given to others."""
+"""Foreign members: clients in a broker's group that do not follow the plan, and read queues that it gives to others."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.rocketmq")
 
-#: One broker that does not answer does not keep us from asking the others.
+#: The deadline for one broker, so that one without an answer leaves time for the others.
 _ASK_S = 3.0
-#: Who has just left may still be in a broker's list.
+#: The wait before a second look: a client that has just left may still be in a broker's list.
 _AGAIN_S = 0.1
 _POP_LOOKS = 5
-#: A broker keeps a silent member for 120 s: one of our kind that is no member for longer goes by another store.
+#: Brokers list a silent client for 120 s. A holdfast client that is listed for longer without being a member of the
+#: coordinator's group uses another store.
 _SILENT_S = 150.0
 
 
 class ForeignMemberWatch:
-    """Looks for them. One thread at a time."""
+    """Looks for foreign members. One thread at a time."""
 
     def __init__(
         self,
@@ -39,20 +40,21 @@ class ForeignMemberWatch:
         group: str,
         queues: Callable[[], Iterable[Partition]] = tuple,
     ) -> None:
-        """Args: queues: those that the group reads: who is given their messages one by one is in no broker's list."""
+        """`queues`: the group's queues. Clients that get their messages by POP are in no broker's list, so the queues
+        themselves are checked."""
         self._client, self._coordinator, self._group, self._queues = client, coordinator, group, queues
         self._first_seen: dict[str, float] = {}
-        #: Brokers that have not answered, which was told.
+        #: Brokers that did not answer the last time, which was logged.
         self._silent: set[str] = set()
 
     def look(self, deadline: Deadline, *, pops_end_s: float = 0.0) -> list[str]:
-        """Client ids, as far as brokers answer: one that is away gives nothing to anybody either.
+        """Client ids of foreign members at the brokers that answer. A broker that is down gives messages to no client.
 
         Args:
-            deadline: for all of it.
-            pops_end_s: a client over gRPC that has just ended may have left a poll, which is waited for so long.
+            deadline: for all requests.
+            pops_end_s: how long to wait for polls to end: a gRPC client that has just ended may have left one.
 
-        Raises SourceError: none answers, or one refuses; StoreError.
+        Raises SourceError: no broker answers, or one refuses; StoreError.
         """
         found = self._seen(deadline)
         if found:
@@ -64,7 +66,7 @@ class ForeignMemberWatch:
         return sorted(found) + popping
 
     def error(self, found: Iterable[str]) -> ForeignMembers:
-        """The error to tell of foreign members."""
+        """The error about foreign members."""
         return ForeignMembers(
             f"the group {self._group} has members that do not go by holdfast's plan: {', '.join(found)}. Brokers let "
             f"them read and commit what is given to others, so records would run twice or be lost: stop them, or use "
@@ -72,7 +74,7 @@ class ForeignMemberWatch:
         )
 
     def _popping(self, deadline: Deadline) -> list[str]:
-        """Consumers through a proxy, as far as one waits in one of these moments: between two polls none does."""
+        """Consumers through a proxy. Only one that waits in a poll is seen, so several looks are taken."""
         queues = [queue for queue in self._queues() if not queue.topic.startswith(RETRY)]
         masters: dict[str, str] = {}
         for broker in {queue.broker for queue in queues}:

@@ -1,8 +1,8 @@
-"""Settings of a consumer group as a broker has them, and whether it has the group at all.
+"""Settings of a consumer group at a broker, and whether the broker has the group at all.
 
-The question makes the group, where the broker's operator lets whoever comes make one (autoCreateSubscriptionGroup), as
-the first pull would. Where he does not, no pull and no commit is ever taken, and heartbeats are answered as if all were
-well. Nothing here makes a group against that.
+With autoCreateSubscriptionGroup=true the request creates the group, as the first pull would. With false, the broker
+accepts no pull and no commit of an unknown group, but answers its heartbeats as if all were well. holdfast creates no
+group then.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class GroupSettings(NamedTuple):
-    """A broker's settings of a group; None = it does not tell (it is older than RocketMQ 5, or we may not ask)."""
+    """A broker's settings of a group; None: not known (the broker is older than RocketMQ 5, or refuses the request)."""
 
-    #: Queues of the group's retry topic. 0: what is sent back, or to be put away, is dropped, and all is said to be
-    #: well.
+    #: Queues of the group's retry topic. With 0, the broker acknowledges messages that are sent back or put into
+    #: %DLQ%group, and drops them.
     retry_queues: int | None = None
-    #: How often a message is delivered again before it is put into %DLQ%group.
+    #: How often a message is delivered again before the broker puts it into %DLQ%group.
     retry_times: int | None = None
 
 
 def group_settings(client: RemotingClient, group: str, broker: str, deadline: Deadline) -> GroupSettings:
-    """Ask a broker's master. Raises UnknownGroup: it has no such group, and makes none. Raises SourceError."""
+    """Ask a broker's master. Raises UnknownGroup: it has no such group, and does not create it. Raises SourceError."""
     try:
         found = Admin(client).group(group, broker, deadline)
     except BrokerRefused as refusal:
@@ -39,7 +39,7 @@ def group_settings(client: RemotingClient, group: str, broker: str, deadline: De
 
 
 def missing(group: str, broker: str) -> UnknownGroup:
-    """The error that says what to do about a group that a broker does not have."""
+    """The error for a group that a broker does not have, with the remedy."""
     return UnknownGroup(
         f"{broker} has no consumer group {group!r}, and makes none for who consumes "
         f"(autoCreateSubscriptionGroup=false): nothing can be read or committed there. Make it: mqadmin updateSubGroup "

@@ -1,6 +1,6 @@
-"""A record's headers, which are bytes, and a message's properties, which are text. Pure.
+"""Converts between a record's headers, which are bytes, and a message's properties, which are text. Pure.
 
-Headers are all of a message's properties, KEYS, TAGS and UNIQ_KEY among them, so that what is sent on stays the same.
+Headers are all of a message's properties, KEYS, TAGS and UNIQ_KEY among them, so that a forwarded message is the same.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from holdfast.adapters.rocketmq.remoting.messages import UNIQUE_KEY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: Before the name of a property whose value is no text, or has the bytes 1 or 2 in it: the value is in base64 then.
+#: The prefix for a property whose value is base64, because it is no text or has the bytes 1 or 2 in it.
 BASE64 = "holdfast-base64-"
 _BASE64 = BASE64.encode()
-#: Of several the first is the message's own: brokers (4.9.7) append the properties of a whole batch to those of each,
-#: and Java gives the batch an identity too. Of all others the last one counts, as in Java.
+#: If UNIQ_KEY occurs several times, the first is the message's own: brokers (4.9.7) append the properties of a batch to
+#: those of each message, and Java clients give the batch a key too. For other properties the last counts, as in Java.
 _UNIQUE_KEY = UNIQUE_KEY.encode()
 _NEXT_UNIQUE_KEY = b"\x02" + _UNIQUE_KEY + b"\x01"
 
 _SEPARATORS = re.compile("[\x01\x02]")
 
-# What RocketMQ says of one storing of a message, or does with it: what is sent on does not have it (a letter with DELAY
-# would come later, one with RETRY_TOPIC would be taken for a retry). From MessageConst of 5.5.0.
+# Properties of one stored copy of a message. A forwarded message does not get them: a letter with DELAY would be
+# delayed, one with RETRY_TOPIC would be taken for a retry. From MessageConst of 5.5.0.
 _OF_ONE_STORING = """
     WAIT DELAY RETRY_TOPIC ORIGIN_GROUP REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET BUYER_ID
     ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME TRANS_OFFSET MAX_RECONSUME_TIMES
@@ -44,19 +44,19 @@ _OF_THE_MESSAGE = """
     BORN_TIMESTAMP
 """
 OF_ONE_STORING = frozenset(_OF_ONE_STORING.split())
-#: Names that are RocketMQ's: properties of users have others.
+#: Names that RocketMQ uses itself; users' properties must have other names.
 RESERVED = OF_ONE_STORING | set(_OF_THE_MESSAGE.split())
 
 
-#: The longest name that is remembered, in bytes.
+#: The longest name that is cached, in bytes.
 _SHORT = 128
-#: Python's objects for a property, where somebody looks at them.
+#: The weight of Python's objects for a decoded property.
 _PROPERTY_BYTES = 100
 
 
 class Headers(Sequence[tuple[str, bytes]]):
-    """Headers as of `headers_of`, read when they are looked at: most handlers never do. Of properties without base64.
-    Any thread."""
+    """The result of `headers_of`, decoded at the first access: most handlers never read headers. For properties without
+    base64. Any thread."""
 
     __slots__ = ("_found", "_raw")
 
@@ -66,18 +66,19 @@ class Headers(Sequence[tuple[str, bytes]]):
 
     @property
     def size_bytes(self) -> int:
-        """Of the bytes that they are read from, and what they may become."""
+        """The size of the raw properties, and of the objects that decoding may create."""
         return len(self._raw) + _PROPERTY_BYTES * self._raw.count(b"\x02")
 
     def last(self, name: str) -> bytes | None:
-        """The last one's value; None = there is none. Does not read the others; `Record.header` asks here."""
+        """The value of the last header of this name; None: there is none. Does not decode the others. For
+        `Record.header`."""
         if name and name.isascii() and name.isprintable():
             return value_of(self._raw, name.encode())
         return next((value for each, value in reversed(self._all()) if each == name), None)
 
     def _all(self) -> tuple[tuple[str, bytes], ...]:
         found = self._found
-        if found is None:  # two threads at once read the same
+        if found is None:  # two threads may decode at once; the results are equal
             found = self._found = headers_of(self._raw)
         return found
 
@@ -85,7 +86,7 @@ class Headers(Sequence[tuple[str, bytes]]):
         return len(self._all())
 
     def __bool__(self) -> bool:
-        """Whether there are any. A first one that is in order is seen without reading the others."""
+        """Whether there are headers. A well-formed first property decides it, without decoding the others."""
         name_ends = self._raw.find(b"\x01")
         return (name_ends > 0 and self._raw.find(b"\x02", 0, name_ends) < 0) or len(self) > 0
 
@@ -113,7 +114,7 @@ class Headers(Sequence[tuple[str, bytes]]):
 
 
 def value_of(raw: bytes, name: bytes) -> bytes | None:
-    """The last property of that name as it is in the log; None = there is none. For one that is no base64."""
+    """The raw value of the last property of this name, not for base64 ones; None: there is none."""
     if name == _UNIQUE_KEY and raw.startswith(_UNIQUE_KEY + b"\x01"):
         at = -1
     else:
@@ -129,7 +130,7 @@ def value_of(raw: bytes, name: bytes) -> bytes | None:
 
 
 def headers_of(raw: bytes) -> tuple[tuple[str, bytes], ...]:
-    """The properties of a stored message, as they are in the log, as headers."""
+    """Decode the raw properties of a stored message into headers."""
     found = []
     is_known = False
     for each in raw.split(b"\x02"):
@@ -151,23 +152,23 @@ def _decoded(raw: bytes) -> str:
 
 @lru_cache(maxsize=1_000)
 def _name(raw: bytes) -> str:
-    """Names are few, and decoding one costs as much as all else of a header. Producers choose them: long ones are not
-    kept."""
+    """Decode a name. Cached: names are few, and decoding one costs as much as the rest of a header. Long names are not
+    cached, since producers choose them."""
     return _decoded(raw)
 
 
 def _of_bytes(name: str, value: bytes) -> tuple[str, bytes]:
     plain = name.removeprefix(BASE64)
-    if plain == UNIQUE_KEY or plain in OF_ONE_STORING:  # always text: nobody but somebody who forges it writes it so
+    if plain == UNIQUE_KEY or plain in OF_ONE_STORING:  # always text; base64 here is forged
         return name, value
     try:
         return plain, base64.b64decode(value, validate=True)
     except binascii.Error:
-        return name, value  # somebody else's: as it stands
+        return name, value  # not written by holdfast: keep it as it is
 
 
 def properties_of(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
-    """Headers as properties; of several of one name the last, and none of those without a value.
+    """Encode headers as properties. The last header of a name counts; headers without a value are left out.
 
     Raises ValueError: a name that no property can have.
     """
@@ -188,12 +189,12 @@ def properties_of(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]
 
 
 def sent_on(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
-    """The properties that a message keeps where it is stored anew: as a letter, or replayed. Raises ValueError."""
+    """The properties that a message keeps when it is stored again, as a letter or by a replay. Raises ValueError."""
     return properties_of((name, value) for name, value in headers if name not in OF_ONE_STORING)
 
 
 def fits(text: str) -> bool:
-    """Whether it can be a part of a property."""
+    """Whether a property's name or value can have this text: without the separators, bytes 1 and 2."""
     return _SEPARATORS.search(text) is None
 
 

@@ -1,7 +1,7 @@
-"""This process' place in the group: what the coordinator's plan gives it and takes away.
+"""Seat: this process' membership in the group, and the queues that the coordinator's plan gives it and takes away.
 
-A broker's retry topics are shared out by themselves: next to nothing comes there, and who has one would have one queue
-less.
+Retry topics are assigned apart from other queues: they have few messages, and a member with one would have one busy
+queue less.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.rocketmq")
 
-#: Joining anew, inside a poll: one try, since the store may be away and what runs has to go on.
+#: Seconds between attempts to join again. Each is one call inside a poll: the store may be away, and handlers go on.
 _JOIN_AGAIN_S = 1.0
 
 
 class Change(NamedTuple):
-    """A change by the plan. Where the membership is lost, all is gone already."""
+    """A change of the assignment. `lost`: the membership is lost, and other members may have the queues already."""
 
     gone: Sequence[Partition] = ()
     came: Sequence[Partition] = ()
@@ -43,8 +43,8 @@ class Change(NamedTuple):
 
 
 class _Apart:
-    """Retry topics by themselves: next to nothing comes there, so who has one is not to have less of others. And always
-    somebody's: what was sent back has to come again, also where a strategy leaves queues out."""
+    """A strategy that assigns retry topics apart from other queues (see above), and leaves none of them out: messages
+    that were sent back must be delivered again, also if the strategy leaves queues without an owner."""
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
@@ -61,7 +61,7 @@ class _Apart:
 
 
 class Seat:
-    """One thread, but for `offer`."""
+    """This process' membership. One thread, but for `offer` and `lost`."""
 
     def __init__(
         self, coordinator: Coordinator, settings: PullSettings, client: RemotingClient, wake: Callable[[], None]
@@ -73,7 +73,7 @@ class Seat:
         self._join_at = 0.0
 
     def join(self, subscription: str, queues: Sequence[Partition], deadline: Deadline) -> None:
-        """Raises StoreError, SubscriptionDiffers, ClusterDiffers."""
+        """Join the group. Raises StoreError, SubscriptionDiffers, ClusterDiffers."""
         member = Member(
             client_id=self._client.client_id,
             subscription=subscription,
@@ -94,12 +94,12 @@ class Seat:
 
     @property
     def lost(self) -> bool:
-        """Whether others may have what we had. Any thread."""
+        """Whether other members may have this member's queues. Any thread."""
         return self._membership is None or self._membership.lost
 
     @property
     def in_group(self) -> bool:
-        """Whether it is a member, and has seen a plan."""
+        """Whether this process is a member and has seen a plan."""
         return not self.lost and bool(self._plan.stamp)
 
     @property
@@ -109,7 +109,7 @@ class Seat:
         return membership is not None and (membership.lost or membership.plan() is not self._plan)
 
     def offer(self, queues: Sequence[Partition]) -> None:
-        """Offer the queues that we see. Any thread."""
+        """Report the queues that this process sees, for the plan. Any thread."""
         membership = self._membership
         if membership is not None:
             membership.offer(queues, servers_of(self._client))
@@ -133,7 +133,7 @@ class Seat:
         return Change(gone=sorted(set(assigned) - mine), came=sorted(mine - set(assigned)))
 
     def leave(self, deadline: Deadline) -> None:
-        """Others have our queues from now on. Idempotent."""
+        """Leave: other members get this member's queues at once. Idempotent."""
         membership, self._membership = self._membership, None
         if membership is not None:
             membership.leave(deadline)

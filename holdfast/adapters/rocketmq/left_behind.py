@@ -1,8 +1,8 @@
-"""Messages that another way of consumption has left in the group, where this source does not read.
+"""Finds messages of the group that wait in retry topics which this kind of source does not read.
 
-What is sent back (by a RocketMQSource with retry="broker", a PushSource, RocketMQ's own clients) waits in
-%RETRY%<group>; what was given out one by one (POP, as to a LeasedSource) and not acknowledged, in a retry topic for
-each topic. Brokers bring it there after hours at most, so one look at the start is not enough.
+Messages sent back (by a RocketMQSource with retry="broker", a PushSource, RocketMQ's own clients) wait in
+%RETRY%<group>. Messages given out by POP (as to a LeasedSource) and not acknowledged wait in a retry topic for each
+topic. Brokers may take hours to move them there, so a check at the start is not enough.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _STOP_S = 1.0
 
 
 class LeftBehind(SourceError):
-    """Messages of the group wait where this source does not read, and no member reads them."""
+    """Messages of the group wait in topics that neither this source nor another member reads."""
 
 
 class LeftBehindWatch:
-    """Looks for it. `start` may wait.
+    """Looks for such messages. `start` may wait.
 
     Args:
-        client: asks; its owner closes it.
-        group: as brokers call it.
-        topics: where another way of consumption leaves what is under way, and this source does not read.
-        readers: who reads these topics, for the error.
-        members_read: whether the members that brokers list do.
+        client: sends the requests; the caller closes it.
+        group: the group's name at the brokers.
+        topics: retry topics of other kinds of consumers, which this source does not read.
+        readers: the kind of consumer that reads them, for the error.
+        members_read: whether members that brokers list read them.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class LeftBehindWatch:
         self._upkeep.add("what another way of consumption has left", self._look_again, _LOOK_S)
 
     def start(self, deadline: Deadline) -> None:
-        """Look, and go on looking. Brokers that do not answer are asked later.
+        """Look now, then every 10 s. Brokers that do not answer are asked again.
 
         Raises:
-            LeftBehind: something is there, and nobody in the group reads it.
+            LeftBehind: messages wait there, and no member of the group reads them.
         """
         try:
             found = self.look(deadline)
@@ -71,8 +71,8 @@ class LeftBehindWatch:
         self._upkeep.stop(_STOP_S)
 
     def look(self, deadline: Deadline) -> Mapping[Partition, int]:
-        """How many messages wait in each queue; those of topics that members of the group read themselves are none.
-        Raises SourceError."""
+        """Queue -> number of waiting messages. Queues that members of the group read are left out. Raises
+        SourceError."""
         found: dict[Partition, int] = {}
         for route in self._client.routes_of(self._topics, deadline).values():
             if isinstance(route, UnknownTopic):

@@ -1,27 +1,29 @@
-"""Which log a queue has. A topic that was deleted and made again has its old name, and offsets that begin anew; so
-has a broker whose store was emptied. What is known as done of the old log says nothing of the new one.
+"""Logs: detects that a queue's log is another one than before. A topic that was deleted and created again has the old
+name, and its offsets begin anew; the same happens if a broker's store was emptied. Positions in the old log must not
+count for the new one.
 
-No field of a queue names its log. So of each a *mark* is remembered: the offset of a message that is done, and when the
-broker stored it, which never changes and which no message of another log shares. Marks are noted beside the group,
-where they outlive its members. A pull at the mark shows whether the log is still that one: before a queue is read from
-above its beginning, after trouble with its broker, and before a newer mark takes the place of the last one.
+No field of a queue identifies its log. Therefore a *mark* is kept for each queue: the offset of a message that is done,
+and the time at which the broker stored it, which never changes and which no message of another log shares. The
+coordinator stores marks beside the group, where they outlive its members. A pull at the mark shows whether the log is
+the same. It is made before a queue is read from above its beginning, after trouble with its broker, and before a newer
+mark replaces the last one.
 
-| what lies at the mark | which log it is |
+| message at the mark | log |
 |---|---|
-| a message that was stored then | the same |
-| one that was stored at another time; or the log has not come so far, says its master | another |
-| nothing any more (expired, compacted), or no mark is noted | the same, if the broker has an offset of the group, which
-  goes with the topic; else nobody can tell |
+| the message with the same store time | the same |
+| a message with another store time; or the master's log ends before the mark | another |
+| none (expired, compacted), or no mark is stored | the same, if the broker has an offset of the group, which is
+  deleted with the topic; else it is not known |
 
-Another one, and one of which nobody can tell, are read from their beginning; only a master's word counts. Where all
-that is there lies at or above the offset that is to be read, nothing can be skipped, whatever log it is.
+A log that is another one, or not known, is read from its beginning; only a master's answer counts. If the whole log
+lies at or above the offset that is to be read, nothing can be skipped, and any log is accepted.
 
-A slave with less than its master had, which is made the master, has the mark too, and gives the offsets behind it to
-other messages. So who has read a queue remembers the newest message of it as well, and looks at that one after trouble
-with the broker. Where it is another, the queue is read again from behind the mark.
+If a slave that has less than its master becomes the master, it has the mark too, but other messages behind it.
+Therefore the reader of a queue also remembers its newest message, in memory, and checks that one after trouble with the
+broker. If it is another message, the queue is read again from behind the mark.
 
-A mark changes only after the last one was seen to hold still: written from what a log has just brought, it would vouch
-for the new one. The pull takes all tags, and a reset that it is told of (once) is passed on.
+A mark is replaced only after the last one was found unchanged: a mark taken from a new log would confirm that log. The
+pull takes all tags. If its answer is a reset, which a broker sends once, it is passed on.
 """
 
 from __future__ import annotations
@@ -50,21 +52,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.rocketmq")
 
-#: After an answer that said nothing: a slave that is behind, a store that is away.
+#: The wait before the next try, after an inconclusive answer (a slave that is behind) or without the store.
 _AGAIN_S = 0.5
 
 
 class Stage(Enum):
-    """How much is known of a queue's log."""
+    """The state of knowledge about a queue's log."""
 
-    UNKNOWN = "unknown"  #: nobody has looked yet what is noted
-    DOUBTED = "doubted"  #: a pull has to show it: nothing is read until then
-    PROVED = "proved"
-    OTHER = "other"  #: the source has to begin anew
+    UNKNOWN = "unknown"  #: the stored mark is not read yet
+    DOUBTED = "doubted"  #: a pull at the mark must decide; nothing is read until then
+    PROVED = "proved"  #: the same log: it may be read
+    OTHER = "other"  #: another log: the source must begin anew
 
 
 class Log:
-    """Of one queue that is read. Guarded by the lock of its Logs."""
+    """The log of one assigned queue. Guarded by the lock of its Logs."""
 
     __slots__ = (
         "ask_at",
@@ -84,21 +86,23 @@ class Log:
 
     def __init__(self, queue: Partition, begins: int, *, orphan: bool) -> None:
         self.queue = queue
-        #: Where it is read from: what lies below is taken for done.
+        #: The offset from which it is read. All records below count as done.
         self.begins = begins
         #: The broker had no offset of the group.
         self.orphan = orphan
-        #: Nothing lies below the beginning of all logs.
+        #: A queue that is read from offset 0 skips nothing, so its log needs no check.
         self.stage = Stage.UNKNOWN if begins else Stage.PROVED
         self.mark: Mark | None = None
+        #: The mark that the coordinator has stored.
         self.noted: Mark | None = None
-        #: The newest message that was read of it, known by who read it alone. A master that is replaced by a slave with
-        #: less has another there, once it has been written to, and at the mark the same as before.
+        #: The newest message that this member has read. If the master is replaced by a slave with less, its message at
+        #: this offset differs, once one is written there, while the one at the mark is the same.
         self.tail: Mark | None = None
-        #: A message that was read since: the next mark, once it is done and the log is seen to be the same.
+        #: A message read since: the next mark, once it is done and the log is found unchanged.
         self.candidate: Mark | None = None
+        #: All records below are done.
         self.done = begins
-        #: Why it is another. Has it not come as far as its mark, who was asked may only be behind.
+        #: Why it is another log. BEYOND is checked at the master: a slave may only be behind.
         self.found = Found.SAME
         self.asking = False
         self.ask_at = 0.0
@@ -106,17 +110,17 @@ class Log:
 
     @property
     def newest(self) -> Mark | None:
-        """The newest message by which the log is known."""
+        """The newest message by which the log can be recognised."""
         return self.tail or self.mark
 
     @property
     def is_due(self) -> bool:
-        """Whether there may be a new mark."""
+        """Whether the candidate is done and may become the mark."""
         return self.candidate is not None and self.done > self.candidate.offset
 
     @property
     def why(self) -> str:
-        """For people."""
+        """Why the queue is read anew, for the log."""
         if self.newest is not None and self.found is Found.OTHER:
             return f"it is not the log that was read before: message {self.newest.offset} is another"
         if self.newest is not None and self.found is Found.BEYOND:
@@ -125,13 +129,14 @@ class Log:
 
 
 class Logs:
-    """`changed` guards its state. `begin`, `end`, `step` and `retry` are the source's thread's.
+    """The logs of all assigned queues. `changed` guards the state. `begin`, `end`, `step` and `retry` are for the
+    source's thread.
 
     Args:
-        client: pulls.
-        changed: of the source; notified when there is something to do for it.
-        group: whose offsets.
-        coordinator: keeps the marks.
+        client: sends the pulls.
+        changed: the source's; notified when the source has something to do.
+        group: the consumer group.
+        coordinator: stores the marks.
     """
 
     def __init__(
@@ -139,35 +144,35 @@ class Logs:
     ) -> None:
         self._client, self._changed, self._group, self._coordinator = client, changed, group, coordinator
         self._logs: dict[Partition, Log] = {}
-        #: Queues that are not read before it is known which log they have.
+        #: Queues that are not read until their log is proved.
         self._open: set[Partition] = set()
         self._orphans: set[Partition] = set()
         self._notes_at = 0.0
         client.on_broken = self.broken
-        #: Told when a queue may be read. On a connection's thread, or the source's.
+        #: Called when a queue may be read, on a connection's thread or the source's.
         self.on_proved: Callable[[Partition], None] = lambda _: None
-        #: For the source: logs to begin anew, resets that answers told of, and what went wrong.
+        #: For the source: logs to begin anew, resets in answers, and errors.
         self.others: deque[Log] = deque()
         self.moved: deque[Moved] = deque()
         self.troubles: deque[tuple[Partition, SourceError]] = deque()
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something for the source. Under the lock."""
+        """Whether the source has something to take. Under the lock."""
         return bool(self.others or self.moved or self.troubles)
 
     # ---- the source's thread
     def orphaned(self, found: Mapping[Partition, int | None]) -> None:
-        """Note what the brokers have said of the group's offsets, at a takeover."""
+        """Note for which queues the brokers have no offset of the group, at a takeover."""
         self._orphans.difference_update(found)
         self._orphans.update(queue for queue, offset in found.items() if offset is None)
 
     def new(self, queues: Collection[Partition]) -> None:
-        """The group begins in these: that it has no offset says nothing."""
+        """Note queues in which the group begins: here a missing offset is no reason for doubt."""
         self._orphans.difference_update(queues)
 
     def begin(self, queue: Partition, offset: int) -> None:
-        """Note that the queue is read from that offset on."""
+        """Note that the queue is read from this offset on."""
         with self._changed:
             before = self._logs.get(queue)
             log = self._logs[queue] = Log(queue, offset, orphan=queue in self._orphans)
@@ -185,7 +190,7 @@ class Logs:
                 self._open.discard(queue)
 
     def step(self) -> None:
-        """Go on with what is not proved."""
+        """Read stored marks, and send pulls for queues that are not proved."""
         if not self._open:
             return
         now = SYSTEM_CLOCK.now()
@@ -208,24 +213,24 @@ class Logs:
                 self._ask(log)
 
     def broken(self, address: str) -> None:
-        """A connection broke. Whoever answers for that broker next may have another log, also of queues that wait for
-        no answer now. Any thread."""
-        brokers = self._client.brokers_at(address)  # none: no route names it any more
+        """Doubt the logs of a broker whose connection broke, also of queues that wait for no answer now: the server
+        that answers next for this broker may have another log. Any thread."""
+        brokers = self._client.brokers_at(address)  # empty: no route has this address any more
         with self._changed:
             for queue in [queue for queue in self._logs if not brokers or queue.broker in brokers]:
                 self.doubt(queue)
             self._changed.notify_all()
 
     def retry(self, log: Log) -> None:
-        """Look again later: it could not be seen what to make of the log."""
+        """Check the log again later: the source could not decide how to begin it anew."""
         with self._changed:
             if self._logs.get(log.queue) is log:
                 log.stage, log.ask_at = Stage.DOUBTED, SYSTEM_CLOCK.now() + _AGAIN_S
                 self._open.add(log.queue)
 
     def same_up_to(self, queue: Partition, deadline: Deadline) -> int:
-        """The offset behind the mark, if its message is still there: all below is of the log that was read, and is
-        done. Else 0. Waits. Raises SourceError."""
+        """The offset behind the mark, if the mark's message is still there: all below belongs to the log that was read,
+        and is done. Else 0. Waits. Raises SourceError."""
         log = self._logs.get(queue)
         mark = None if log is None else log.mark
         if mark is None:
@@ -238,11 +243,12 @@ class Logs:
         return mark.offset + 1 if found is Found.SAME else 0
 
     def is_read(self, log: Log) -> bool:
-        """Whether it is still that reading."""
+        """Whether this is still the current `Log` of its queue."""
         return self._logs.get(log.queue) is log
 
     def done(self, queue: Partition, offset: int) -> bool:
-        """Everything below is done. Whether the first mark of the log is to be noted, which should not wait."""
+        """Note that all records below are done. Returns whether the log has got its first mark, which should be stored
+        soon."""
         with self._changed:
             log = self._logs.get(queue)
             if log is None:
@@ -252,12 +258,12 @@ class Logs:
 
     # ---- under the lock
     def proved(self, queue: Partition) -> bool:
-        """Whether it may be read."""
+        """Whether the queue may be read."""
         log = self._logs.get(queue)
         return log is not None and log.stage is Stage.PROVED
 
     def came(self, queue: Partition, body: bytes) -> None:
-        """Note the messages that a pull has brought of the queue."""
+        """Note the first and last message of a pull's answer."""
         log = self._logs.get(queue)
         if log is not None:
             log.tail = Mark.last_of(body) or log.tail
@@ -265,23 +271,22 @@ class Logs:
                 log.candidate = Mark.first_of(body)
 
     def doubt(self, queue: Partition) -> None:
-        """There was trouble with its broker, which may come back with another store."""
+        """Doubt the queue's log, after trouble with its broker, which may come back with another store."""
         log = self._logs.get(queue)
         if log is not None and log.stage is Stage.PROVED and log.newest is not None:
             log.stage = Stage.DOUBTED
-            log.begins = max(log.begins, log.newest.offset + 1)  # it was read so far meanwhile
+            log.begins = max(log.begins, log.newest.offset + 1)  # it was read up to there since
             self._open.add(queue)
 
     # ---- the upkeep's thread, and at the end
     def look(self) -> None:
-        """See whether logs that go on are the same, and note where they are. Waits for the store. Raises
-        StoreUnavailable."""
+        """Check the logs whose next mark is due, and store new marks. Waits for the store. Raises StoreUnavailable."""
         with self._changed:
             due = []
             for log in self._logs.values():
                 if not log.is_due:
                     continue
-                if log.mark is None:  # also in doubt: it is of the log that was read
+                if log.mark is None:  # also while in doubt: the candidate is from the log that was read
                     log.mark, log.candidate = log.candidate, None
                 elif log.stage is Stage.PROVED and not log.asking:
                     due.append(log)
@@ -290,7 +295,7 @@ class Logs:
         self.note()
 
     def note(self) -> None:
-        """Keep the marks for who reads these queues next. Waits for the store. Raises StoreUnavailable."""
+        """Store new marks, for the next owners. Waits for the store. Raises StoreUnavailable."""
         with self._changed:
             new = {
                 log.queue: log.mark
@@ -336,16 +341,16 @@ class Logs:
     def _answered(
         self, log: Log, asked_in: Stage, at: int, mark: Mark | None, answer: PullAnswer | SourceError
     ) -> None:
-        """A connection's thread."""
+        """Take the answer to a pull at the mark. On a connection's thread."""
         with self._changed:
             if self._logs.get(log.queue) is not log:
                 return
             log.asking = False
-            was_read = asked_in is Stage.PROVED  # in doubt since then: that answer does not end it
+            was_read = asked_in is Stage.PROVED  # such an answer does not end a doubt that arose since the request
             if isinstance(answer, SourceError):
                 log.times += 1
                 log.ask_at = SYSTEM_CLOCK.now() + (BACKOFF.wait_s(log.times, answer) or _AGAIN_S)
-                if not was_read:  # else the pulls tell
+                if not was_read:  # else the pulls of Prefetch report it
                     self.troubles.append((log.queue, answer))
             else:
                 log.times = 0
@@ -360,7 +365,8 @@ class Logs:
             self.on_proved(log.queue)
 
     def _look_at(self, log: Log, at: int, answer: PullAnswer) -> None:
-        """While it is read on: what was read since is of the same log, if the mark still is where it was."""
+        """Judge the answer while the queue is read. If the mark is unchanged, the messages read since are of the same
+        log, and the candidate becomes the mark."""
         found = judge(at, log.mark, answer)
         if found in (Found.OTHER, Found.BEYOND):
             self._is_other(log, found)
@@ -381,7 +387,7 @@ class Logs:
         elif found is Found.LATER:
             log.ask_at = SYSTEM_CLOCK.now() + _AGAIN_S
         elif found is Found.BEYOND and mark is None:
-            log.stage = Stage.PROVED  # it ends before what is to be read, as the pull there will tell
+            log.stage = Stage.PROVED  # the log ends before the offset to read, and the pull there will be answered so
         elif found in (Found.OTHER, Found.BEYOND) or log.orphan:
             self._is_other(log, found)
         else:
@@ -395,5 +401,5 @@ class Logs:
 
 
 def _name(queue: Partition) -> str:
-    """Of a note."""
+    """The key under which the coordinator stores the mark."""
     return f"{queue.topic}/{queue.broker}/{queue.number}"

@@ -1,4 +1,4 @@
-"""Marks: one message of a log, by which the log is known again, and what a pull at it says. Pure. See logs.py."""
+"""Marks: a message by which a log is recognised, and the verdict on a pull at that message. Pure. See logs.py."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Mark(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The mark as it is noted."""
+        """The mark as the coordinator stores it."""
         return f"{self.offset}@{self.stored_ms}"
 
     @classmethod
     def of_text(cls, text: str | None) -> Self | None:
-        """Read a mark that was noted; None = nothing that can be read."""
+        """Read a stored mark; None: there is none, or it cannot be read."""
         offset, _, stored_ms = (text or "").partition("@")
         return cls(int(offset), int(stored_ms)) if offset.isdecimal() and stored_ms.isdecimal() else None
 
@@ -43,18 +43,18 @@ class Mark(NamedTuple):
 
 
 class Found(Enum):
-    """The message found at a mark."""
+    """The verdict on a pull at a mark."""
 
     SAME = "same"
-    OTHER = "other"
-    BEYOND = "beyond"  #: the log has not come so far, says who was asked
-    GONE = "gone"
-    RESET = "reset"  #: the answer was the group's reset, which is given once
-    LATER = "later"  #: a slave that is behind
+    OTHER = "other"  #: another message has this offset
+    BEYOND = "beyond"  #: the log of the server that answered ends before the mark
+    GONE = "gone"  #: expired or compacted
+    RESET = "reset"  #: the answer was the group's reset, which a broker sends once
+    LATER = "later"  #: a slave that is behind has answered
 
 
 def judge(at: int, mark: Mark | None, answer: PullAnswer) -> Found:
-    """Judge the log by a pull at the mark's offset. Pure. Without a mark every message is the SAME."""
+    """Judge the log by the answer to a pull at the mark's offset. Without a mark, any message counts as SAME."""
     status = answer.status
     if status is PullStatus.FOUND:
         first = Mark.first_of(answer.body)
@@ -63,6 +63,6 @@ def judge(at: int, mark: Mark | None, answer: PullAnswer) -> Found:
         return Found.SAME if mark is None or first.stored_ms == mark.stored_ms else Found.OTHER
     if status is PullStatus.NONE_MATCHED:
         return Found.GONE if answer.next_offset > at else Found.LATER
-    if answer.is_reset(at):  # told once, to whoever pulls next: also where nothing is left at the mark
+    if answer.is_reset(at):  # a broker sends it once, as the answer to the group's next pull, whatever its offset
         return Found.RESET
     return Found.GONE if status is PullStatus.MOVED and at < answer.min_offset else Found.BEYOND

@@ -1,10 +1,10 @@
-"""When a broker says that the group has to read on elsewhere: a reset, an expired beginning, or a log that was cut.
+"""Moves: the answers of a broker by which the group must read on elsewhere: a reset, an expired beginning, a cut log.
 
-RocketMQ's commits carry no mark, so `Committed.marked` is False there: positions win, in both directions. A reset is
-what a pull says is one (MOVED, though the offset lies within the log); that answer is given once, and commits are
-ignored until then. Or what a broker tells all members, which leaves a reset to them (220). A MOVED beyond the log's
-end, or below its beginning, is asked for at the master: a slave may be behind, or have less, also one that acts for the
-master.
+RocketMQ's commits carry no metadata, so `Committed.marked` is False: positions in the store win, whether they are
+higher or lower. A reset shows in two ways. A pull is answered by MOVED although its offset lies within the log; the
+broker gives this answer once, and ignores commits until then. Or, if it leaves resets to the members, it sends all of
+them request 220. A MOVED beyond the end of the log or below its beginning is checked at the master: a slave, also one
+that acts as the master, may be behind or have less of the log.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.rocketmq")
 
-#: One look inside a poll; without an answer the queue is pulled again after a wait.
+#: The deadline of a request inside a poll. Without an answer the queue is pulled again after `_AGAIN_S`.
 _LOOK_S = 1.0
 _AGAIN_S = 0.5
-#: A log that is broken is not mended in a second.
+#: The wait until a broken log is pulled again.
 _BROKEN_S = 5.0
-#: A slave may be behind for so long before that is told.
+#: How long a slave may be behind before it is logged.
 _BEHIND_S = 10.0
 
 
 class Moves:
-    """One thread."""
+    """Decides where to read on, and tells the engine. One thread, but for `hear`."""
 
     def __init__(self, prefetch: Prefetch, offsets: Offsets, logs: Logs) -> None:
         self._prefetch, self._offsets, self._logs = prefetch, offsets, logs
-        #: Of logs that begin behind what was to be read: where they do. Nothing is known of them before the next seek.
+        #: Queue -> first offset of its log, for logs that begin above the offset that was to be read. Removed by the
+        #: next seek.
         self.starts: dict[Partition, int] = {}
-        #: What brokers have told members to reset, as it came.
+        #: Resets that brokers have sent to the members, in order of arrival.
         self.resets: deque[tuple[Partition, int]] = deque()
-        #: When it was told last of a queue: what it waits for may go on for long.
+        #: Limit log lines about a queue: the cause may last for long.
         self._broken, self._behind = Told(0.0), Told(_BEHIND_S)
 
     def forget(self, queues: Collection[Partition]) -> None:
@@ -61,7 +62,7 @@ class Moves:
         self._behind.forget(queues)
 
     def follow(self, moved: Moved, listener: RebalanceListener) -> None:
-        """Tell the engine, which seeks; or read on here."""
+        """Tell the engine to seek, or continue the pulls here."""
         if moved.is_reset:
             listener.reset(moved.queue, moved.answer.next_offset)
         elif moved.asked < moved.answer.min_offset:
@@ -70,15 +71,15 @@ class Moves:
             self._look_at_cut(moved, listener)
 
     def hear(self, notice: Notice) -> None:
-        """A reset by a broker that leaves it to the members (useServerSideResetOffset=false): it tells all of them, of
-        all queues, and changes nothing itself. A connection's thread."""
+        """Take a reset from a broker that leaves resets to the members (useServerSideResetOffset=false): it sends all
+        queues' offsets to all members, and changes nothing itself. On a connection's thread."""
         try:
             self.resets.extend(read_reset(notice.body).items())
         except SourceError as error:
             _log.error("a reset by %s cannot be read, and is not followed: %s", notice.address, error)
 
     def follow_resets(self, assigned: Collection[Partition], listener: RebalanceListener) -> None:
-        """Tell the engine of those in queues that are ours. The others' members were told as well."""
+        """Tell the engine of resets of assigned queues. The other queues' members have got the same message."""
         while self.resets:
             queue, offset = self.resets.popleft()
             if queue in assigned:
@@ -86,8 +87,8 @@ class Moves:
                 listener.reset(queue, offset)
 
     def begin_others(self, listener: RebalanceListener) -> None:
-        """Of these the log is another. A master that does not answer is asked for one of its queues, not for each:
-        every question waits inside a poll."""
+        """Begin anew in queues whose log is another one. If a master does not answer for one queue, its other queues
+        are left for later: each request waits inside a poll."""
         away: set[str] = set()
         logs = self._logs
         while logs.others:
@@ -105,8 +106,9 @@ class Moves:
                 logs.retry(log)
 
     def _begin_anew(self, log: Log, listener: RebalanceListener) -> bool:
-        """A queue's log is another than the one that was read, or nobody can tell. False = it has come so far, says its
-        master: look again. Raises SourceError: its master does not say."""
+        """Reset a queue whose log is not, or not surely, the one that was read. Returns False if nothing was done: its
+        master's log reaches beyond the mark, so look again, or it is broken. Raises SourceError: the master does not
+        answer."""
         queue, newest = log.queue, log.newest
         self._offsets.check_master(queue, Deadline(_LOOK_S))
         ends = self._offsets.ends([queue], Deadline(_LOOK_S))[queue]
@@ -120,13 +122,14 @@ class Moves:
         return True
 
     def _first(self, queue: Partition) -> int:
-        """Where a log is read from that is not what it was: behind what it has of what was read before, if that is
-        sure, else from its beginning. Raises SourceError."""
+        """The offset from which a changed log is read: after the part that is surely the same as before, else at its
+        beginning. Raises SourceError."""
         first = self._offsets.begins(queue, Deadline(_LOOK_S))
         return max(first, self._logs.same_up_to(queue, Deadline(_LOOK_S)))
 
     def _look_at_beginning(self, moved: Moved) -> None:
-        """Asked of the master, since a slave that was added later may have less."""
+        """Handle an offset below the beginning of the log. The master is asked: a slave that was added later may have
+        less."""
         queue, asked, _ = moved
         try:
             self._offsets.check_master(queue, Deadline(_LOOK_S))
@@ -140,11 +143,11 @@ class Moves:
         if asked >= first:
             self._wait_for_slave(moved)
         elif self._prefetch.go_on_at(moved, first):
-            self.starts[queue] = first  # the engine tells of it: it knows what was done of that
+            self.starts[queue] = first  # the engine reports the gap: it knows which of these offsets were done
 
     def _look_at_cut(self, moved: Moved, listener: RebalanceListener) -> None:
-        """Asked of the master, since a slave may only be behind. What is new in the log would be lost where it was read
-        on from the same offset."""
+        """Handle an offset beyond the end of the log. The master is asked: a slave may only be behind. If the log was
+        cut, reading on from the same offset would lose its new messages."""
         queue, asked, _ = moved
         try:
             self._offsets.check_master(queue, Deadline(_LOOK_S))
@@ -160,12 +163,12 @@ class Moves:
         self._wait_for_slave(moved)
 
     def _end(self, queue: Partition) -> int:
-        """Raises SourceError."""
+        """The end of the master's log. Raises SourceError."""
         return self._offsets.ends([queue], Deadline(_LOOK_S))[queue]
 
     def _is_broken(self, queue: Partition, first: int, end: int) -> bool:
-        """Whether a log begins beyond its end: so 5.5.0 does after an unclean election that has cut its index
-        (apache/rocketmq#10417). Nothing can be read then, wherever one asks, and nothing is given up."""
+        """Whether a log begins beyond its end. RocketMQ 5.5.0 reports that after an unclean election has cut the index
+        (apache/rocketmq#10417). No offset can be read then; the queue is asked for again and no message is skipped."""
         if first <= end:
             return False
         if self._broken.due(queue):
@@ -179,7 +182,7 @@ class Moves:
         return True
 
     def _wait_for_slave(self, moved: Moved) -> None:
-        """Ask again: a slave has answered that has less than its master."""
+        """Pull again after a wait: a slave has answered, and has less than its master."""
         if self._behind.due(moved.queue):
             _log.warning(
                 "%s is not read on from %d: %s does not have that yet, and its master does. It is asked for again; "

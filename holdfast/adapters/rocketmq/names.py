@@ -1,4 +1,4 @@
-"""Names: of positions in the store, of this process, of what a group subscribes to. Pure."""
+"""Names of positions in the store, of this process, of topics and of subscriptions. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RETRY, DLQ = "%RETRY%", "%DLQ%"
 #: All messages of a topic.
 EVERYTHING = "*"
 
-#: In our client ids, so that others of our kind are recognised in a broker's list.
+#: A part of the client ids that holdfast makes, by which its members are recognised in a broker's list.
 _OURS = "#holdfast#"
-#: What brokers make for themselves (TopicValidator of 5.5.0): a pattern does not mean these.
+#: Topics that brokers create for themselves (TopicValidator of 5.5.0). No pattern matches them.
 _SYSTEM = re.compile(
     r"%|rmq_sys_|rmq_sys_wheel_timer$|TBW102$|SCHEDULE_TOPIC_XXXX$|BenchmarkTest$|RMQ_SYS_|SELF_TEST_TOPIC$|OFFSET_MOVED_EVENT$"
 )
@@ -33,50 +33,50 @@ def position_name(group: str, partition: Partition) -> str:
 
 
 def retry_topic(group: str) -> str:
-    """Where a group's failed messages come again."""
+    """The topic in which a group's failed messages are delivered again."""
     return RETRY + group
 
 
 def pop_retry_topics(group: str, topic: str) -> tuple[str, str]:
-    """Where brokers put what they have given out one by one (POP, as to gRPC clients) and nobody has acknowledged, of a
-    topic: as RocketMQ 5 names it by default, and with enableRetryTopicV2 (KeyBuilder of 5.5.0)."""
+    """The topics for messages of `topic` that were given out by POP (as to gRPC clients) and not acknowledged: the name
+    that RocketMQ 5 uses by default, and the one with enableRetryTopicV2 (KeyBuilder of 5.5.0)."""
     return f"{RETRY}{group}_{topic}", f"{RETRY}{group}+{topic}"
 
 
 def popped_from(group: str, name: str) -> str | None:
-    """The topic of which that is such a retry topic, if the group is the one that the name begins with; else None. With
-    "_" between, the name alone does not tell whether it is."""
+    """The topic whose POP retry topic for the group has this name; None: the name is none of the group's. With "_"
+    between group and topic, the name is ambiguous: another group may have a name that is longer by "_..."."""
     prefix = RETRY + group
     rest = name.removeprefix(prefix)
     return rest[1:] if name.startswith(prefix) and rest[:1] in ("_", "+") else None
 
 
 def leased_record(group: str, topic: str) -> str:
-    """Under which the members of a group that read a topic by LeasedSource are in the store of claims."""
+    """The name in the store of claims for the members of a group that read a topic by LeasedSource."""
     return f"{group} (LeasedSource, {topic})"
 
 
 def push_record(group: str) -> str:
-    """The record of those that read by PushSource."""
+    """The name in the store of claims for the members of a group that read by PushSource."""
     return f"{group} (PushSource)"
 
 
 def client_id(instance_name: str | None) -> str:
-    """Such as 10.0.0.7@web1-4711#holdfast#9f86d081: as RocketMQ's own, address and instance, then what makes it one
-    start of one process. A broker counts members by it."""
+    """A client id, such as 10.0.0.7@web1-4711#holdfast#9f86d081: address and instance as in RocketMQ's own clients,
+    then a random number for this start of the process. Brokers tell members apart by it."""
     return f"{client_address()}@{instance_name or process_name()}{_OURS}{secrets.token_hex(4)}"
 
 
 def is_ours(other: str) -> bool:
-    """Whether a client id was made here."""
+    """Whether `client_id` above has made a client id, in any process."""
     return _OURS in other
 
 
 def client_address() -> str:
-    """The address of this machine as others see it. Nothing is sent."""
+    """The address of this machine as other hosts see it. Sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # of a range that is for documentation (RFC 5737)
+            probe.connect(("192.0.2.1", 9))  # an address reserved for documentation (RFC 5737)
             return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"
@@ -99,18 +99,18 @@ def canonical(expression: str) -> str:
 
 
 def subscription_text(topics: Collection[str], expressions: Mapping[str, str]) -> str:
-    """A member's subscription, as one text that is equal for those who subscribe alike."""
+    """A member's subscription as text: equal for members that subscribe to the same topics and tags."""
     return ", ".join(f"{topic}:{canonical(expressions.get(topic, EVERYTHING))}" for topic in sorted(set(topics)))
 
 
 def check_subscribed(name: str, expressions: Iterable[str], topics: Collection[str]) -> None:
-    """Each topic of a setting is one that somebody handles, by its name or by a pattern. Raises SettingError: a name
-    that was misspelled would let all messages of the right one through.
+    """Check that each topic of a setting has a handler, by its name or by a pattern. Raises SettingError: with a
+    misspelled name, all messages of the intended topic would pass.
 
     Args:
-        name: the setting.
+        name: the setting's name.
         expressions: its topics.
-        topics: names and patterns (^...) that handlers have.
+        topics: names and patterns (^...) of the handlers.
     """
     patterns = [topic for topic in topics if topic.startswith("^")]
     for topic in expressions:
@@ -123,11 +123,11 @@ def check_subscribed(name: str, expressions: Iterable[str], topics: Collection[s
 
 
 def matching(topics: Iterable[str], patterns: Iterable[str]) -> set[str]:
-    """The topics that patterns (^...) mean: those of users alone."""
+    """The topics that patterns (^...) match, without those that brokers create for themselves."""
     found = [re.compile(pattern) for pattern in patterns]
     return {topic for topic in topics if not _SYSTEM.match(topic) and any(each.search(topic) for each in found)}
 
 
 def no_patterns(pattern: str) -> SourceError:
-    """Of clients that know no patterns."""
+    """The error of a client that does not support patterns."""
     return SourceError(f"this client subscribes to names alone, not to patterns such as {pattern!r}")

@@ -1,9 +1,8 @@
-"""A group's offsets at the brokers: asked for, committed, and looked after, since any commit of anybody is taken.
+"""A group's offsets at the brokers: reads, commits and checks them, since brokers accept commits from every client.
 
-- A RocketMQ source asks for what it may need in the midst of work (the end of a log, under the group's and each
-  topic's name) before it joins: a permission that is missing is to end the start, not the night.
-- A slave knows offsets a minute late, and takes commits in silence (5.5.0): masters alone are asked for offsets and
-  given them.
+- Before it joins, the source tries requests that it may need later (the end of a log, with the group's and each topic's
+  name): a missing permission should stop the start, not a running app.
+- A slave has offsets up to a minute late, and accepts commits without applying them (5.5.0). Only masters are asked.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.rocketmq")
 
-#: A request that is not waited for; the engine asks again.
+#: The timeout of an asynchronous request; the engine repeats it.
 _REQUEST_S = 5.0
-#: Until a question about a queue is asked again that was refused.
+#: The wait until a refused request about a queue is repeated.
 _REFUSED_S = 5.0
-#: A refusal that lasts so long is no passing one.
+#: A refusal that lasts this long is not temporary.
 _LASTS_S = 10.0
-#: A broker that does not say in time whether we may ask is taken at its word later.
+#: The time for the check of permissions. A broker that does not answer in time is not checked.
 _ACCESS_S = 3.0
 
 
@@ -54,47 +53,49 @@ _HERE = _Away(0, 0.0)
 
 class _Refusal(NamedTuple):
     since: float
-    #: None: it was told, and no commit was refused since.
+    #: When to report it; None: it is reported already.
     tell_at: float | None
     error: SourceError
 
 
 class Offsets:
-    """Commits are begun and their fates kept until the source takes them. `changed` guards the state.
+    """Begins commits, and keeps their fates until the source takes them. `changed` guards the state.
 
     Args:
-        client: asks and commits.
-        group: whose offsets.
-        changed: of the source; notified when a commit was answered.
+        client: sends the requests.
+        group: the consumer group.
+        changed: the source's; notified when a commit is answered.
     """
 
     def __init__(self, client: RemotingClient, group: str, changed: threading.Condition) -> None:
         self._client, self._group, self._changed = client, group, changed
         self._retries = retry_topic(group)
         self._fates: deque[tuple[Partition, int, CommitFate]] = deque()
-        #: Queues with a commit that is not answered; what is to be committed after it; what was acknowledged last, or
-        #: found when the queue came: of one that came with everything handled, nothing is committed.
+        #: Queues with an unanswered commit.
         self._under_way: set[Partition] = set()
+        #: Queue -> the offset to commit after the answer.
         self._next: dict[Partition, int] = {}
+        #: Queue -> the offset that the broker acknowledged last, or had when the queue was assigned: a queue in which
+        #: everything was handled before gets no commit.
         self._acknowledged: dict[Partition, int] = {}
-        #: Queues that went while their commit was under way.
+        #: Queues that were revoked while their commit was under way.
         self._gone: set[Partition] = set()
-        #: Queues whose last commit was not taken. Of connections' threads.
+        #: Queues whose last commit was not accepted. Used on connections' threads.
         self._refused: set[Partition] = set()
-        #: Queues of which a broker refuses whatever is committed. Without an answer it refuses nothing.
+        #: Queues whose commits a broker refuses. A missing answer is no refusal.
         self._refusals: dict[Partition, _Refusal] = {}
-        #: No broker has taken a commit yet.
+        #: No broker has accepted a commit yet.
         self.never_taken = True
-        #: Queues whose offset at the broker is not the one that it has acknowledged, with that offset.
+        #: (queue, offset at the broker), where that offset is not the acknowledged one.
         self.overwritten: deque[tuple[Partition, int]] = deque()
-        #: Brokers that did not answer, and queues of which one refused to, and until when they are not asked.
+        #: Brokers that did not answer, and queues that were refused -> until when they are not asked.
         self._away: dict[str | Partition, _Away] = {}
         self._asked_ends: dict[Partition, int | SourceError] | None = None
         self._asked_of: Sequence[Partition] = ()
 
     # ---- commits
     def commit(self, queue: Partition, offset: int) -> None:
-        """Begin to commit. Never waits. One at a time of a queue: a broker may work on two the other way round."""
+        """Begin to commit. Never waits. One commit at a time for each queue: a broker may reorder two."""
         with self._changed:
             self._gone.discard(queue)
             if queue in self._under_way:
@@ -111,13 +112,13 @@ class Offsets:
             answered(error)
 
     def refuse(self, queue: Partition, offset: int) -> None:
-        """Refuse a commit of a queue that is not ours any more: nothing is sent."""
+        """Discard a commit of a queue that this member has lost. Sends nothing."""
         with self._changed:
             self._fates.append((queue, offset, CommitFate.DISCARD))
 
     def wait(self, deadline: Deadline, queues: Collection[Partition] | None = None) -> bool:
-        """Until all that is under way of these queues (None: of all) is answered. False = the deadline has passed
-        before."""
+        """Wait until the commits of these queues (None: of all) are answered. Returns False if the deadline passes
+        first."""
         with self._changed:
             under_way = self._under_way
             return self._changed.wait_for(
@@ -125,7 +126,7 @@ class Offsets:
             )
 
     def fates(self) -> Iterable[tuple[Partition, int, CommitFate]]:
-        """The fate of commits, each told once."""
+        """Take the fates of answered commits: (queue, offset, fate)."""
         with self._changed:
             found = list(self._fates)
             self._fates.clear()
@@ -133,12 +134,12 @@ class Offsets:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to tell. Under the lock."""
+        """Whether fates or foreign commits wait for the source. Under the lock."""
         return bool(self._fates or self.overwritten)
 
     def forget(self, queues: Iterable[Partition]) -> None:
-        """Forget queues that are not ours any more: what was to be committed after an answer that has not come is not
-        sent any more, since their next owner may have committed meanwhile."""
+        """Forget queues that this member has lost. A commit that waits for an earlier answer is not sent: the next
+        owner may have committed meanwhile."""
         with self._changed:
             for queue in queues:
                 self._acknowledged.pop(queue, None)
@@ -153,7 +154,7 @@ class Offsets:
         fate = _fate(error)
         if error is None:
             self._refused.discard(queue)
-        else:  # once an outage
+        else:  # INFO once per outage
             _log.log(logging.DEBUG if queue in self._refused else logging.INFO, "a commit was not taken: %s", error)
             self._refused.add(queue)
         with self._changed:
@@ -182,8 +183,8 @@ class Offsets:
             self._refusals[queue] = _Refusal(before.since, tell_at, error)
 
     def lasting_refusal(self) -> tuple[Partition, SourceError] | None:
-        """A queue of which a broker has refused each commit for some seconds, and what to do about it; the next call
-        tells of another. Nothing begins in a queue whose first commit is not taken."""
+        """A queue whose commits a broker has refused for 10 s, and the error; None: there is none. Each is returned
+        once. It matters because no record of a queue starts before its first commit is accepted."""
         if not self._refusals:
             return None
         with self._changed:
@@ -199,7 +200,7 @@ class Offsets:
         return queue, error
 
     def refused_as_a_whole(self, queues: Collection[Partition]) -> bool:
-        """Whether no commit of the group was ever taken, and those of all these queues are refused for some seconds."""
+        """Whether no commit of the group was ever accepted, and those of all these queues are refused for 10 s."""
         with self._changed:
             due = SYSTEM_CLOCK.now() - _LASTS_S
             return self.never_taken and all(
@@ -207,8 +208,8 @@ class Offsets:
             )
 
     def look(self, deadline: Deadline) -> None:
-        """Compare what brokers have with what they have acknowledged, or had when a queue came. Waits: not for the
-        loop. Raises SourceError: one does not say; what the others have is compared all the same."""
+        """Compare the brokers' offsets with the acknowledged ones. Waits, so not on the loop's thread. Raises
+        SourceError: a broker does not answer; the others' offsets are compared all the same."""
         with self._changed:
             known = [(queue, at) for queue, at in self._acknowledged.items() if queue not in self._under_way]
         found = self._answers([queue for queue, _ in known], self._begin_query, deadline)
@@ -226,13 +227,12 @@ class Offsets:
 
     # ---- questions
     def committed(self, queues: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int | None]:
-        """The group's offsets; None = the broker says that there is none. Raises SourceError."""
+        """The group's offsets; None: the broker has none. Raises SourceError."""
         return self._ask(queues, self._begin_query, deadline)
 
     def committed_of_some(self, queues: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int | None]:
-        """The committed offsets, without those of brokers that do not answer; these are not asked again at once. Raises
-        SourceError:
-        none of them did."""
+        """The committed offsets, without those of brokers that do not answer; these are asked again after a wait.
+        Raises SourceError: no broker answered."""
         now = SYSTEM_CLOCK.now()
         away = self._away
         asked = [each for each in queues if now >= max(away.get(key, _HERE).until for key in (each.broker, each))]
@@ -263,20 +263,20 @@ class Offsets:
         return found
 
     def ends(self, queues: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """The ends of the logs, of the masters. Raises SourceError."""
+        """The ends of the logs, from the masters. Raises SourceError."""
         found = self._ask(queues, self._begin_end, deadline)
         return {queue: end for queue, end in found.items() if end is not None}
 
     def check_access(self, queues: Sequence[Partition], deadline: Deadline) -> None:
-        """At the start: whether we may ask for what is asked for later, at an expired log say, in the midst of work.
+        """Check at the start that this user may send the requests that are needed later, for example at an expired log.
 
-        Raises NotAuthorised. Brokers that do not answer are not waited for.
+        Raises NotAuthorised. Brokers that do not answer within 3 s are not checked.
         """
-        # What another way of consumption has left may be another group's by the same name: rights for it are not asked.
+        # POP retry topics may belong to another group with an ambiguous name: no permission for them is required.
         mine = [queue for queue in queues if not queue.topic.startswith(RETRY)]
         one_each = {(queue.topic, queue.broker): queue for queue in mine}
         for broker in {queue.broker for queue in queues}:
-            one_each[self._retries, broker] = Partition(self._retries, 0, broker)  # which need not exist yet
+            one_each[self._retries, broker] = Partition(self._retries, 0, broker)  # it need not exist yet
         asked = list(one_each.values())
         for answer in self._answers(asked, self._begin_end, Deadline(deadline.left_s(_ACCESS_S))).values():
             if isinstance(answer, NotAuthorised):
@@ -285,7 +285,7 @@ class Offsets:
                 ) from answer
 
     def first(self, queue: Partition, start: str, start_ms: int, deadline: Deadline) -> int:
-        """Where a group begins that has no offset there. Raises SourceError."""
+        """The starting offset of a queue in which the group has none. Raises SourceError."""
         if start == "earliest":
             return self._client.min_offset(queue, deadline)
         if start == "latest":
@@ -297,20 +297,21 @@ class Offsets:
         return self._client.min_offset(queue, deadline)
 
     def check_master(self, queue: Partition, deadline: Deadline) -> None:
-        """Raises SourceError: what is known as that queue's master is none. A slave acts for it
-        (enableSlaveActingMaster), say, and may have less of the log."""
+        """Check that the known master of the queue is one. Raises SourceError: it is not. For example a slave acts for
+        it (enableSlaveActingMaster), and may have less of the log."""
         found = Admin(self._client).cluster(deadline).brokers.get(queue.broker, {})
         if found.get(codes.MASTER) != self._client.master(queue.broker):
             self._client.routes.doubt()
             raise SourceUnavailable(f"{queue.broker} has no master that is known: does a slave act for it?")
 
     def unread(self, queue: Partition, deadline: Deadline) -> int:
-        """Messages behind the group's offset. Raises SourceError."""
+        """The number of messages from the group's offset to the end of the log. Raises SourceError."""
         offset, end = self.committed([queue], deadline)[queue], self.ends([queue], deadline)[queue]
         return max(0, end - (offset or 0))
 
     def look_at_ends(self, queues: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """Ask for the ends, or see what was asked before. None = not all is answered yet. Raises SourceError."""
+        """Send requests for the ends of the logs, or return the answers to the previous call's. None: not all are
+        answered yet. Raises SourceError."""
         with self._changed:
             answers = self._asked_ends
             if answers is not None:
@@ -337,7 +338,7 @@ class Offsets:
         self._client.begin_max_offset(queue, on_answer, timeout_s=_REQUEST_S)
 
     def _ask(self, queues: Sequence[Partition], begin: _Question, deadline: Deadline) -> dict[Partition, int | None]:
-        """All at once. An error is never "none"."""
+        """Ask for all queues at once. Raises an error rather than return None for it."""
         answers = self._answers(queues, begin, deadline)
         return {queue: None if answer is None else _value(answer) for queue, answer in answers.items()}
 
@@ -367,7 +368,7 @@ class Offsets:
 
 
 def _begin(ask: _Question, queue: Partition, on_answer: Callable[[int | SourceError | None], None]) -> None:
-    """Begin a request. One that cannot even be sent is answered by the reason."""
+    """Begin a request. If it cannot be sent, the answer is the error."""
     try:
         ask(queue, on_answer)
     except SourceError as error:
@@ -383,6 +384,6 @@ def _value(answer: int | SourceError) -> int:
 def _fate(error: SourceError | None) -> CommitFate:
     if error is None:
         return CommitFate.DONE
-    # Ignored: a reset waits at the broker, and the next pull brings it.
+    # CommitIgnored: a reset waits at the broker, and the next pull is answered by it.
     again = isinstance(error, (SourceUnavailable, CommitIgnored))
     return CommitFate.AGAIN if again or not isinstance(error, UnknownTopic) else CommitFate.DISCARD

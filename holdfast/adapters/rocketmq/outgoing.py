@@ -1,7 +1,8 @@
-"""Messages that are about to be sent: checked before anything goes out, compressed where that pays. Pure.
+"""Messages to send: checks them before anything is sent, and compresses large values. Pure.
 
-A RocketMQ broker (5.5.0) acknowledges a message before its queue shows it, takes a message for a topic that is closed
-to writing, and fails at one without a body, unless it comes in a batch: so a letter without a value is a batch of one.
+A RocketMQ broker (5.5.0) acknowledges a message before its queue shows it, and accepts a message for a topic that is
+closed to writing. It fails at a message without a body, unless it comes in a batch: therefore a letter without a value
+is sent as a batch of one.
 """
 
 from __future__ import annotations
@@ -18,38 +19,38 @@ from holdfast.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: messageDelayLevel of a broker that was not told otherwise; the first is level 1.
+#: The default messageDelayLevel of brokers; the first is level 1.
 DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h".split()  # noqa: SIM905 - as the broker writes it
-#: sysFlag of a body compressed by zlib: 1 = compressed, and its kind (3 << 8). Level 5, as Java's producers take.
+#: The sysFlag of a body compressed by zlib: 1 = compressed, and its kind (3 << 8). Level 5, as in Java's producers.
 ZLIB, _LEVEL = 1 | 3 << 8, 5
-#: Values above are compressed, as by Java's producers.
+#: Larger values are compressed, as in Java's producers.
 COMPRESS_ABOVE_BYTES = 4096
 
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
-# What the broker itself adds to the properties of a message that it stores (INNER_..., CLUSTER, __CRC32#, a trace's).
+# Room for properties that the broker adds to a message (INNER_..., CLUSTER, __CRC32#, a trace's).
 _ROOM_BYTES = 512
-# In a batch, before body and properties: size, magic, CRC, flag, two lengths.
+# Bytes of a message in a batch besides body and properties: size, magic, CRC, flag, two lengths.
 _BATCH_HEAD_BYTES = 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message that is to be sent.
+    """A message to send. Frozen; any thread.
 
     Raises:
-        SettingError: RocketMQ, or its tools, could not deal with it.
+        SettingError: RocketMQ, or its tools, cannot process it.
     """
 
     value: bytes
-    #: Business keys, by which tools find it. None may contain a blank.
+    #: Business keys, by which RocketMQ's tools find the message. No key may contain a blank.
     keys: str | Sequence[str] = ()
-    #: What consumers may choose by.
+    #: The tag by which consumers may filter.
     tag: str | None = None
-    #: Yours; RocketMQ's own names are refused.
+    #: Your own properties. RocketMQ's names are refused.
     properties: Mapping[str, str] = field(default_factory=dict)
-    #: 0 = at once; 1 to 18 = after 1s 5s 10s 30s 1m ... 2h, where the broker has its default levels.
+    #: 0: at once; 1 to 18: after 1s 5s 10s 30s 1m ... 2h, if the broker has its default levels.
     delay_level: int = 0
-    #: Its identity (UNIQ_KEY), where it is sent again after an error; else one is made.
+    #: The message's UNIQ_KEY, to send it again after an error; None: a new one is made.
     unique_key: str | None = None
 
     def __post_init__(self) -> None:
@@ -75,11 +76,11 @@ class Message:
 
     @property
     def all_keys(self) -> Sequence[str]:
-        """The message's keys, also where there is only one."""
+        """The message's keys as a sequence, also if there is only one."""
         return (self.keys,) if isinstance(self.keys, str) else self.keys
 
     def told(self, unique_key: str) -> dict[str, str]:
-        """All its properties. Raises SettingError: together they are too long."""
+        """All properties of the message. Raises SettingError: together they are too long."""
         found = {**self.properties, UNIQUE_KEY: self.unique_key or unique_key}
         if self.all_keys:
             found[KEYS] = " ".join(self.all_keys)
@@ -109,7 +110,7 @@ def _check_property(name: object, value: object) -> None:
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """Raises SettingError: the log has no room for them."""
+    """Raises SettingError: the properties are too long for the log."""
     size = properties_bytes(properties)
     if size > MOST_PROPERTIES_BYTES - _ROOM_BYTES:
         raise SettingError(
@@ -125,13 +126,13 @@ def properties_bytes(properties: Mapping[str, str]) -> int:
 
 
 def check_topic(topic: str) -> None:
-    """Raises SettingError: no topic can have that name."""
+    """Raises SettingError: no topic can have this name."""
     if _TOPIC.fullmatch(topic) is None:
         raise SettingError("topic", topic, "1 to 127 characters of a-z, A-Z, 0-9, _ - % |")
 
 
 def packed(value: bytes, above_bytes: int | None) -> tuple[bytes, int]:
-    """The body that goes on the wire, and its sysFlag: compressed where that makes it smaller."""
+    """The body as it is sent, and its sysFlag. Compressed if the value is above the limit and gets smaller by it."""
     if above_bytes is None or len(value) <= above_bytes:
         return value, 0
     small = zlib.compress(value, _LEVEL)
@@ -139,7 +140,7 @@ def packed(value: bytes, above_bytes: int | None) -> tuple[bytes, int]:
 
 
 def check_size(size_bytes: int, at_most_bytes: int, what: str) -> None:
-    """Raises SettingError: the broker would refuse it."""
+    """Raises SettingError: the broker would refuse this size."""
     if size_bytes > at_most_bytes:
         raise SettingError(
             what,

@@ -1,8 +1,8 @@
-"""Which Python client for RocketMQ is installed. Two packages own the import name `rocketmq`:
+"""Finds which Python client for RocketMQ is installed. Two packages have the import name `rocketmq`:
 
 rocketmq-client-python (classic: `rocketmq.ffi` over the C++ client, the extra `rocketmq`) and
-rocketmq-python-client (`rocketmq.v5` over gRPC, the extra `rocketmq5`). Installed together, the files of one lie over
-those of the other. So they are told apart by their files, before anything of them is imported.
+rocketmq-python-client (`rocketmq.v5` over gRPC, the extra `rocketmq5`). Installed together, one overwrites files of the
+other. Therefore their files are checked before a module of theirs is imported.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Package(Enum):
     CLASSIC = "rocketmq-client-python"
     GRPC = "rocketmq-python-client"
     BOTH = "rocketmq-client-python and rocketmq-python-client"
-    FOREIGN = "neither"  #: a folder of the application's, say
+    FOREIGN = "neither"  #: for example a folder of the application
 
 
 _EXTRA = {Package.CLASSIC: "rocketmq", Package.GRPC: "rocketmq5"}
 
 
 def installed() -> Package:
-    """Looks at files only; imports nothing."""
+    """Find the installed package by its files, without an import."""
     return _by_files(_folders())
 
 
@@ -46,23 +46,24 @@ def load_classic() -> ModuleType:
     """`rocketmq.client` of rocketmq-client-python, with its native library.
 
     Raises:
-        MissingExtraError: it is not installed, on a platform that it has a wheel for.
-        ClientUnusable: the other package, both, no native library, or another platform; with the remedy.
+        MissingExtraError: it is not installed, and it has a wheel for this platform.
+        ClientUnusable: the other package or both are installed, the native library is missing, or there is no wheel for
+            this platform; with the remedy.
     """
     _require(Package.CLASSIC)
     try:
         return importlib.import_module("rocketmq.client")
     except (ImportError, OSError, NotImplementedError, AttributeError) as error:
-        # Whatever ctypes says of the library: it is not there, not for this machine, or not of this kind.
+        # ctypes may raise any of these: the library is missing, or built for another machine.
         raise ClientUnusable(_without_library(_folders(), error)) from error
 
 
 def load_grpc(name: str = "rocketmq") -> ModuleType:
-    """Import that module of rocketmq-python-client.
+    """Import a module of rocketmq-python-client.
 
     Raises:
         MissingExtraError: it is not installed.
-        ClientUnusable: the other package, both, or one that cannot be imported; with the remedy.
+        ClientUnusable: the other package or both are installed, or it cannot be imported; with the remedy.
     """
     _require(Package.GRPC)
     try:
@@ -97,7 +98,7 @@ def _require(wanted: Package) -> None:
 def _folders() -> list[Path]:
     try:
         spec = find_spec("rocketmq")
-    except ValueError:  # it is imported, and whoever put it there gave it no spec
+    except ValueError:  # `rocketmq` is in sys.modules without a spec
         return []
     return [Path(each) for each in (spec.submodule_search_locations or ())] if spec is not None else []
 
@@ -110,7 +111,7 @@ def _by_files(folders: Iterable[Path]) -> Package:
         return Package.BOTH
     if classic or grpc:
         return Package.CLASSIC if classic else Package.GRPC
-    # pip leaves a folder behind where something of it was made later: with nothing in it but caches it is none.
+    # pip leaves a folder behind if files were created in it later. A folder with only caches is no package.
     left = any(each.suffix in {".py", ".so"} for folder in folders for each in folder.iterdir())
     return Package.FOREIGN if left else Package.NONE
 

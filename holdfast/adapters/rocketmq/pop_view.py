@@ -1,8 +1,9 @@
-"""Whether a group's messages are given out one by one (POP), as to gRPC clients: then offsets do not tell its lag.
+"""Finds whether a group's messages are given out by POP, as to gRPC clients. Then offsets do not show the group's lag.
 
-Who consumes through a proxy is no member that a broker knows, so it takes three signs. That nobody of RocketMQ's own
-protocol was ever in the group: a heartbeat makes its retry topic. That a broker has heard lately what it subscribes to:
-each pop, and each pull of a member, says so, and it is remembered for some minutes. That somebody waits in a pop.
+Brokers do not list consumers behind a proxy as members, so there are only signs. One is a pop that waits at a broker.
+The other: the group has no retry topic, so no client of the remoting protocol was ever a member (its heartbeat creates
+the topic), but a broker has the group's subscription. Each pop and each pull tells a broker the subscription, which it
+keeps for some minutes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def given_out(
     masters: Mapping[str, str],
     deadline: Deadline,
 ) -> bool:
-    """Of a group without members. A group of gRPC clients that was one of RocketMQ's own before is not always known.
+    """Whether a group without listed members is consumed by POP. A group that had remoting members before is found only
+    while a pop waits.
 
     Raises SourceError: the name servers do not answer.
     """
@@ -50,14 +52,14 @@ def given_out(
 def popped_topics(
     client: RemotingClient, group: str, queues: Iterable[Partition], masters: Mapping[str, str], deadline: Deadline
 ) -> list[str]:
-    """Topics in which somebody waits for messages one by one just now, in the group's name, as proxies do for clients
-    over gRPC: these are no members that a broker lists. Who has messages in hand and does not wait is not seen.
+    """Topics in which a pop of the group waits now, as proxies send it for gRPC clients, which brokers do not list as
+    members. A client that has messages in hand and does not poll is not seen.
 
     Args:
-        client: asks.
-        group: whose.
-        queues: of the topics that are looked at.
-        masters: address of each broker's.
+        client: sends the requests.
+        group: the consumer group.
+        queues: queues of the topics to check.
+        masters: broker -> address of its master.
         deadline: for all answers.
     """
     asked = _any_queue(queue for queue in queues if queue.broker in masters)
@@ -67,14 +69,14 @@ def popped_topics(
 def waiting(
     client: RemotingClient, group: str, queues: Sequence[Partition], masters: Mapping[str, str], deadline: Deadline
 ) -> list[Partition]:
-    """The queues in which a pop of the group waits now, as far as brokers say so."""
+    """The queues in which a pop of the group waits now, at the brokers that answer."""
     asked = [(masters[queue.broker], _waiting(group, queue)) for queue in queues]
     answers = ask_each(client.network, asked, deadline, _read_waiting)
     return [queue for queue, each in zip(queues, answers, strict=True) if isinstance(each, int) and each > 0]
 
 
 def _any_queue(queues: Iterable[Partition]) -> list[Partition]:
-    """A pop need not name a queue, and those of proxies do not: brokers count it under this number."""
+    """The topics' queues of number -1: brokers count pops that name no queue under it, as those of proxies."""
     return sorted({Partition(queue.topic, -1, queue.broker) for queue in queues})
 
 

@@ -1,9 +1,9 @@
-"""Prefetch: long polls for each queue that is read, all of a broker's on one connection; and what they brought.
+"""Prefetch: long polls for each queue that is read, all of a broker's on one connection, and their messages.
 
-Bounded in records and bytes, in all and for each queue: one big queue leaves room for the others. What is under way
-counts as what it may bring: as much as the last answer; next to nothing at the end of a log, where pulls wait; a whole
-answer of a queue that was not asked yet, and so that first pull does not wait at the broker. Callbacks come on
-connections' threads and begin the next pulls at once; records are decoded by the thread that takes them.
+Bounded in records and bytes, for each queue and in all: one big queue leaves room for the others. A pull under way
+counts as much as the last answer had. At the end of a log, where pulls wait, that is next to nothing. The first pull of
+a queue counts as a full answer, and therefore does not wait at the broker. Callbacks run on connections' threads and
+begin the next pulls at once; the thread that takes records decodes them.
 """
 
 from __future__ import annotations
@@ -36,33 +36,34 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.rocketmq")
 
 _MIB = 1024 * 1024
-#: How often queues are looked at that stand still: after trouble, or because all room was taken.
+#: How often idle queues (without a pull under way, after trouble or for lack of room) are looked at.
 _LOOK_S = 0.02
-#: Of those that stand still, so many a look: what looks cost does not grow with the queues.
+#: Idle queues in one look, so that its cost does not grow with the number of queues.
 _LOOKED_AT = 256
-#: A slave that has not got so far yet does not hold a pull: it answers at once that nothing matched.
+#: The wait after a pull to a slave that is behind: it does not hold the pull, but answers at once that nothing matched.
 _BEHIND_S = 0.5
-#: Until that is told, where it goes on.
+#: How long a slave must be behind before it is logged.
 _BEHIND_FOR_S = 10.0
-#: Between two pulls that find nothing, where brokers are asked not to hold them (broker_suspend_max_time_s=0).
+#: The wait between two empty pulls if brokers do not hold pulls (broker_suspend_max_time_s=0).
 _NOT_HELD_S = 0.1
-#: What a broker gives at most, by default (maxTransferBytesOnMessageInMemory); one larger message comes alone.
+#: The most bytes of an answer, by default (maxTransferBytesOnMessageInMemory); one larger message comes alone.
 _ANSWER_BYTES = 256 * 1024
-#: GetMessageStatus of brokers, in an answer that has nothing and goes on behind messages: their log was removed.
+#: A GetMessageStatus of brokers, in an empty answer whose next offset is further on: the file of the log was removed.
 _REMOVED = "MESSAGE_WAS_REMOVING"
-#: Chunks of a queue that are taken together: what is consecutive goes its way as one run, of 256 records where a chunk
-#: has 32. More would wait for the budget that `mark_batch` gives.
+#: Chunks of a queue that are taken together. Consecutive records go on as one run: 256 with chunks of 32. More would
+#: wait for the budget of `mark_batch`.
 _IN_A_ROW = 8
 
 
 class Prefetch:
-    """`changed` guards all its state, and is notified when something came. Nothing is called under it but its own.
+    """The messages that wait to be taken. `changed` guards all state, and is notified when messages arrive. While it is
+    held, only Prefetch's and Logs' own methods are called.
 
     Args:
-        client: pulls.
-        changed: of the source.
-        settings: how much.
-        logs: say which queues may be read; None: all.
+        client: sends the pulls.
+        changed: the source's.
+        settings: the limits.
+        logs: decides which queues may be read; None: all.
         born_in: see `Topics`.
     """
 
@@ -79,32 +80,32 @@ class Prefetch:
         self._readings: dict[Partition, Reading] = {}
         self._row: deque[Reading] = deque()
         self._count = self._size = 0
-        #: The same, of what is under way.
+        #: The same for pulls under way: the sums of `Reading.reserved`.
         self._count_to_come = self._size_to_come = 0
-        #: Those of which nothing is under way and that may be to be pulled, in the order in which they are looked at.
+        #: Idle queues, without a pull under way, in the order in which `look` visits them.
         self._still: dict[Partition, None] = {}
         self._behind = Told(_BEHIND_FOR_S)
-        #: Of these, how many are of queues that are paused.
+        #: The part of `_count` that belongs to paused queues.
         self._kept = 0
         self._look_at = 0.0
         self._most_size = int(settings.pull_threshold_size_for_all * _MIB)
         self._most_size_of_queue = int(settings.pull_threshold_size_for_queue * _MIB)
-        #: A pull was answered: what this process may do was right then.
+        #: A broker has answered a pull: this user had the permissions then.
         self.let_in = False
-        #: What brokers have said, until the source takes it.
+        #: Moves and errors that the source has not taken yet.
         self.moved: deque[Moved] = deque()
         self.troubles: deque[tuple[Partition, SourceError]] = deque()
-        #: What cannot be read, and what lies before it was delivered.
+        #: The error at which reading stopped. All records before it were delivered.
         self.broken: HoldfastError | None = None
 
     @property
     def has_some(self) -> bool:
-        """Whether `take` would bring something. Under the lock."""
+        """Whether `take` would return something. Under the lock."""
         return bool(self._row)
 
     # ---- which queues, and from where
     def add(self, queue: Partition, subscription: Subscription, offset: int | None, *, paused: bool) -> None:
-        """Read that queue. `offset` None: not before a seek."""
+        """Read a queue. `offset` None: not before a seek."""
         with self._changed:
             self._readings[queue] = reading = Reading(
                 queue, subscription, offset, paused=paused, group=self._settings.group, born_in=self._born_in
@@ -112,7 +113,7 @@ class Prefetch:
         self._pull([reading])
 
     def remove(self, queues: Collection[Partition]) -> None:
-        """Read these no more; what has come of them is dropped, and what comes yet is not looked at."""
+        """Stop reading these queues. Their messages are dropped, and answers to their pulls ignored."""
         with self._changed:
             for queue in queues:
                 reading = self._readings.pop(queue, None)
@@ -122,7 +123,7 @@ class Prefetch:
             self._behind.forget(queues)
 
     def seek(self, queue: Partition, offset: int) -> bool:
-        """Read on from there. False = that queue is not read."""
+        """Read on from this offset. Returns False if the queue is not read."""
         with self._changed:
             reading = self._readings.get(queue)
             if reading is None:
@@ -133,8 +134,8 @@ class Prefetch:
         return True
 
     def go_on_at(self, moved: Moved, offset: int, *, wait_s: float = 0.0) -> bool:
-        """Read on from there, after a wait, behind what has come already: nothing else would bring that. False = the
-        queue was sought elsewhere meanwhile, or is not read any more."""
+        """Read on from this offset, after a wait. Messages that have arrived before stay: no pull would bring them
+        again. Returns False if there was a seek since, or the queue is not read any more."""
         with self._changed:
             reading = self._readings.get(moved.queue)
             if reading is None or reading.pulls.next is not None:
@@ -147,14 +148,14 @@ class Prefetch:
         return True
 
     def pause(self, queues: Collection[Partition]) -> None:
-        """Pull nothing of these; what has come stays, and is not delivered."""
+        """Stop pulling these queues; messages that have arrived are kept, and not delivered."""
         with self._changed:
             for queue in queues:
                 if queue in self._readings:
                     self._pause(self._readings[queue], paused=True)
 
     def resume(self, queues: Collection[Partition]) -> None:
-        """Go on."""
+        """Pull and deliver these queues again."""
         with self._changed:
             going = [self._readings[queue] for queue in queues if queue in self._readings]
             for reading in going:
@@ -163,15 +164,15 @@ class Prefetch:
         self._pull(going)
 
     def ends(self) -> Mapping[Partition, int]:
-        """The ends of logs, as the last answers told them."""
+        """The ends of the logs, from the last answers."""
         with self._changed:
             ends = {queue: reading.pulls.end for queue, reading in self._readings.items()}
         return {queue: end for queue, end in ends.items() if end is not None}
 
     # ---- taking
     def take(self, at_most: int, owners: Mapping[Partition, Fence]) -> Batch:
-        """Take records that have come, some chunks of each queue in turn. At most so many, and so many bytes of bodies
-        that one body more is too much (`POLL_BYTES`): what a pull has brought packed is read on by the next call."""
+        """Take records that have arrived, some chunks of each queue in turn: at most `at_most`, and bodies until their
+        bytes reach `POLL_BYTES`. The next call goes on within a compressed chunk."""
         records: list[Record] = []
         ends: list[End] = []
         unreadable: dict[tuple[Partition, int], RecordUnreadable] = {}
@@ -205,12 +206,12 @@ class Prefetch:
 
     def _done(self, reading: Reading, chunk: Chunk) -> None:
         with self._changed:
-            if reading.chunks and reading.chunks[0] is chunk:  # not dropped meanwhile
+            if reading.chunks and reading.chunks[0] is chunk:  # it was not dropped meanwhile
                 reading.chunks.popleft()
                 self._count_in(reading, -chunk.count, -len(chunk.body))
             waits = next(iter(self._still), None)
             first = None if waits is None else self._readings.get(waits)
-        # There is room again: who waits for it has it first, else it is this queue's for as long as its backlog lasts.
+        # There is room again. The first idle queue gets it first: else this queue would use it up while it has lag.
         self._pull([reading] if first is None else [first, reading])
 
     def _of(
@@ -225,8 +226,7 @@ class Prefetch:
 
     # ---- pulling
     def look(self) -> None:
-        """Go on with queues that stand still and need not, in turn. Called often; does something 50 times a second at
-        most, and nothing where there is no room."""
+        """Pull idle queues, in turn. Called often; acts 50 times a second at most, and only if there is room."""
         now = SYSTEM_CLOCK.now()
         if now >= self._look_at and self._still:
             self._look_at = now + _LOOK_S
@@ -237,7 +237,7 @@ class Prefetch:
             self._pull(still)
 
     def go_on(self, queue: Partition) -> None:
-        """Read the queue on: it may be read by now. Any thread."""
+        """Pull a queue that may be read now. Any thread."""
         with self._changed:
             reading = self._readings.get(queue)
         self._pull([] if reading is None else [reading])
@@ -254,7 +254,7 @@ class Prefetch:
                 self._note_still(reading)
 
     def _wanted(self, reading: Reading) -> tuple[int, PullRequest] | None:
-        """The next pull of a queue, if there is to be one now, and its turn."""
+        """The next pull of a queue and its turn; None: do not pull now."""
         settings = self._settings
         with self._changed:
             if (
@@ -277,7 +277,7 @@ class Prefetch:
             )
 
     def _answered(self, reading: Reading, turn: int, asked: int, answer: PullAnswer | SourceError) -> None:
-        """A connection's thread."""
+        """Take the answer to a pull. On a connection's thread."""
         with self._changed:
             if self._is_reset(reading.queue, asked, answer) or reading.pulls.turn != turn:
                 return
@@ -292,7 +292,7 @@ class Prefetch:
                 self._changed.notify_all()
                 return
             reading.troubles, reading.wait_until, self.let_in = 0, 0.0, True
-            if not self._is_proved(reading.queue):  # by whoever is there since the connection broke
+            if not self._is_proved(reading.queue):  # the connection broke: another server may have answered
                 self._restart(reading, reading.pulls.next)
                 self._note_still(reading)
                 return
@@ -312,22 +312,22 @@ class Prefetch:
         settings = self._settings
         of_all = self._room_of_all(reading)
         if self._kept and not reading.chunks:
-            of_all = max(of_all, 1)  # what is kept of queues that are paused keeps no other out
+            of_all = max(of_all, 1)  # messages of paused queues must not keep other queues from being read
         return min(of_all, settings.pull_threshold_for_queue - reading.count)
 
     def _expected(self, reading: Reading) -> tuple[int, int]:
         return (self._settings.pull_batch_size, _ANSWER_BYTES) if reading.expected is None else reading.expected
 
     def _room_of_all(self, reading: Reading | None = None) -> int:
-        """For how many messages there is room, beside what is under way of that queue. What waits is beyond the bound
-        by one pull at most."""
+        """The number of messages for which there is room, with those reserved for `reading`. Waiting messages exceed
+        the limit by one pull at most."""
         if self._size + self._size_to_come >= self._most_size:
             return 0
         own = 0 if reading is None else reading.reserved[0]
         return self._settings.pull_threshold_for_all - self._count - self._count_to_come + own
 
     def _reserve(self, reading: Reading) -> None:
-        """Set aside what the pulls of a queue that are under way may bring."""
+        """Reserve room for the messages that the queue's pulls under way may bring."""
         times, (count, size) = reading.pulls.under_way, self._expected(reading)
         before, reading.reserved = reading.reserved, (times * count, times * size)
         self._count_to_come += reading.reserved[0] - before[0]
@@ -338,7 +338,7 @@ class Prefetch:
         self._reserve(reading)
 
     def _note_still(self, reading: Reading) -> None:
-        """Whether nothing of it is under way, so that somebody has to look at it: behind the others."""
+        """Put the queue at the end of the idle ones if no pull is under way, so that `look` will pull it."""
         queue = reading.queue
         if self._readings.get(queue) is not reading:
             return
@@ -347,8 +347,8 @@ class Prefetch:
             self._still[queue] = None
 
     def _is_reset(self, queue: Partition, asked: int, answer: PullAnswer | SourceError) -> bool:
-        """Brokers tell of a reset once, to whichever pull of the group is the next: also to one that counts no more, or
-        not yet."""
+        """Whether the answer is a reset, which is noted then. A broker sends it once, as the answer to the group's next
+        pull. So it is noted also if the pull is of an earlier turn, or ahead of its order."""
         if isinstance(answer, SourceError) or answer.status is not PullStatus.MOVED:
             return False
         moved, reading = Moved(queue, asked, answer), self._readings.get(queue)
@@ -358,7 +358,7 @@ class Prefetch:
         return True
 
     def _move(self, reading: Reading, moved: Moved) -> None:
-        self._restart(reading, None)  # until the source says where
+        self._restart(reading, None)  # until the source decides where to read on
         self.moved.append(moved)
         self._changed.notify_all()
 
@@ -399,7 +399,7 @@ class Prefetch:
             self._row.append(reading)
 
     def _drop(self, reading: Reading, offset: int | None) -> None:
-        """Drop what has come and what is under way; go on from there."""
+        """Drop messages that have arrived and pulls under way; go on at this offset."""
         self._restart(reading, offset)
         self._count_in(reading, -reading.count, -reading.size)
         reading.chunks.clear()

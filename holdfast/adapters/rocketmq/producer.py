@@ -1,4 +1,4 @@
-"""A small producer: sends, waits for the broker's word, and says where the message is."""
+"""RocketMQProducer: a small producer that sends, waits for the broker's acknowledgement, and returns the position."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ if TYPE_CHECKING:
 
 
 class Stored(NamedTuple):
-    """Where a message is."""
+    """The position of a stored message."""
 
     partition: Partition
-    #: Its offset in the queue. A delayed message gets another one when its time has come, in its topic's queue.
+    #: Its offset in the queue. A delayed message gets another offset, in its topic's queue, when it is due.
     offset: int
-    #: RocketMQ's offset message id: where it lies at which broker.
+    #: RocketMQ's offset message id: the broker's address and the position in its commit log.
     message_id: str
-    #: Its identity (UNIQ_KEY), wherever it is stored, once or twice.
+    #: Its UNIQ_KEY, the same in all copies of the message.
     unique_key: str
-    #: False: it is on the master, which has not flushed it in time, or has no answer from its replica (where the broker
-    #: is set up to wait for these).
+    #: False: the master has the message, but has not flushed it in time, or its replica has not answered in time (if
+    #: the broker is configured to wait for these).
     safe: bool
 
 
 class RocketMQProducer:
     """Sends messages to RocketMQ. Any thread; a forked child makes its own.
 
-    A message that is not acknowledged is sent again, to another broker where there is one, under the same UNIQ_KEY: it
-    may then be stored twice, and holdfast's consumers skip the second by that key. With a sharding key it is sent to
-    the key's queue alone, so that equal keys stay in order. Topics have to exist; transactions are not offered.
+    A message that is not acknowledged is sent again, to another broker if there is one, with the same UNIQ_KEY. It may
+    then be stored twice, and holdfast's consumers skip the second copy by that key. With a sharding key it is sent only
+    to the key's queue, so that messages of equal keys stay in order. Topics must exist. There are no transactions.
 
     Args:
         namesrv: the name servers, "host:port;host:port".
-        group: the producer group's name, under which brokers know it.
+        group: the producer group's name at the brokers.
         credentials: as `RocketMQSource`.
         tls: as `RocketMQSource`.
-        timeout_s: for a call, with all its tries.
-        attempt_timeout_s: for one try.
-        compress_above_bytes: larger values are compressed (zlib); None = none are.
+        timeout_s: seconds for a call, with all its tries.
+        attempt_timeout_s: seconds for one try.
+        compress_above_bytes: larger values are compressed (zlib); None: no value is.
         max_message_bytes: `maxMessageSize` of the brokers.
 
     Raises:
-        SettingError: one of these cannot work.
+        SettingError: an argument cannot work.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class RocketMQProducer:
         unique_key: str | None = None,
         timeout_s: float | None = None,
     ) -> Stored:
-        """Send one message; returns when a broker has it. For the arguments see `Message`.
+        """Send one message; returns when a broker has acknowledged it. For the arguments see `Message`.
 
         Raises:
-            SettingError: RocketMQ would not take it; nothing was sent.
-            NotAcknowledged: no answer in time.
-            UnknownTopic, NotAuthorised, BrokerRefused: the answer is no.
+            SettingError: RocketMQ would not accept it; nothing was sent.
+            NotAcknowledged: no answer in time; the message may be stored.
+            UnknownTopic, NotAuthorised, BrokerRefused: the broker refuses it.
         """
         message = Message(
             value=value,
@@ -119,9 +119,10 @@ class RocketMQProducer:
         sharding_key: str | None = None,
         timeout_s: float | None = None,
     ) -> list[Stored]:
-        """Send several to one queue in one request: all are stored, one after the other, or none. Errors as `send`.
+        """Send several messages to one queue in one request: all are stored, one after the other, or none. Raises as
+        `send`.
 
-        They are not compressed, cannot be delayed, and together have to be smaller than `max_message_bytes`.
+        They are not compressed, cannot be delayed, and together must be smaller than `max_message_bytes`.
         """
         if not messages:
             return []
@@ -139,7 +140,7 @@ class RocketMQProducer:
         )
 
     def close(self) -> None:
-        """Give the connections back. Idempotent."""
+        """Close the connections. Idempotent."""
         self._client.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Which pulls of one queue are under way, and their answers in the log's order. Pure."""
+"""Pulls: the pulls of one queue that are under way, and their answers in the log's order. Pure."""
 
 from __future__ import annotations
 
@@ -10,41 +10,42 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.rocketmq.remoting import PullAnswer
 
-#: Pulls of a queue at once. A broker gives 32 messages a pull, whatever is asked for: with one at a time a queue stands
-#: still for as long as it takes this process to come to the answer.
+#: Pulls of a queue at once. A broker returns 32 messages in a pull, even if more are requested: with one pull at a time
+#: a queue would stand still until this process has dealt with the answer.
 _AT_ONCE = 3
 
 
 class Pulls:
-    """The next pulls begin before the last is answered, where the last answers had the same number of offsets and the
-    log goes on for long enough: then it is known where. An answer that ends elsewhere makes void what was asked beyond.
+    """Starts pulls ahead of answers. If the last two answers had the same number of offsets and the log is long enough,
+    the offsets of the next pulls are predicted. If an answer ends elsewhere, the pulls beyond it are dropped.
 
-    What is under way belongs to a *turn*: what is answered to an earlier one does not count.
+    Pulls under way belong to a *turn*, a number; answers to pulls of an earlier turn are ignored.
     """
 
     __slots__ = ("_answered", "_asked", "_got", "_stride", "end", "next", "turn")
 
     def __init__(self, offset: int | None) -> None:
-        #: Where the next answer in order begins. None: not known, nothing is pulled.
+        #: The offset at which the next answer in order begins. None: not known, and nothing is pulled.
         self.next = offset
         self.turn = 0
-        #: The end of the log as the last answer told it.
+        #: The end of the log in the last answer.
         self.end: int | None = None
         self._asked: deque[int] = deque()
         self._answered: dict[int, PullAnswer] = {}
-        #: How many offsets the last answer had, and how many the next is expected to have; 0: nobody knows.
+        #: The number of offsets in the last answer, and the number expected in the next; 0: not known.
         self._got = self._stride = 0
 
     @property
     def under_way(self) -> int:
-        """How many answers are awaited."""
+        """How many pulls are not answered yet."""
         return len(self._asked)
 
     def begin(self, room: int) -> int | None:
-        """Where to pull now, if anywhere: that pull is under way then.
+        """The offset of the next pull, which is under way from now on; None: do not pull now.
 
         Args:
-            room: for how many messages. The first pull needs some; one ahead, as much as all of them may bring.
+            room: how many messages may come. A single pull needs room for one; a pull ahead needs room for all that the
+                pulls under way may bring.
         """
         at = self._where(room)
         if at is not None:
@@ -52,14 +53,15 @@ class Pulls:
         return at
 
     def restart(self, offset: int | None) -> None:
-        """Go on from there; whatever is under way is void."""
+        """Continue at this offset. Answers to pulls under way will be ignored."""
         self.turn += 1
         self._asked.clear()
         self._answered.clear()
         self.next, self._got, self._stride = offset, 0, 0
 
     def answered(self, asked: int, answer: PullAnswer) -> Iterator[tuple[int, PullAnswer]]:
-        """Where they began, and the answers that are due by now. A restart ends it."""
+        """Take an answer. Yields (offset of the pull, answer) for all answers that are next in order; a restart ends
+        the iteration."""
         self._answered[asked] = answer
         while self._asked and self._asked[0] in self._answered:
             at = self._asked.popleft()

@@ -1,4 +1,4 @@
-"""Reaching name servers and brokers, or a proxy, at the start: who waits for them is told so, in one sentence."""
+"""Repeats a step of the start until name servers, brokers or a proxy answer, and logs what it waits for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AGAIN_S = 0.5
 def reach(
     step: Callable[[], object], servers: str, deadline: Deadline, may_come: Callable[[], bool] = lambda: False
 ) -> None:
-    """Do as `insist` does. Where nothing listens at any of the addresses, that is the error."""
+    """Do as `insist` does. If no server listens at any of the addresses, the error says so."""
     try:
         insist(step, servers, deadline, may_come)
     except SourceUnavailable:
@@ -37,16 +37,16 @@ def reach(
 def insist(
     step: Callable[[], object], servers: str, deadline: Deadline, may_come: Callable[[], bool] = lambda: False
 ) -> None:
-    """Try a step of the start until servers answer. What is waited for is told at once, and then each 30 s.
+    """Repeat a step of the start until servers answer. The reason for waiting is logged at once, and then every 30 s.
 
     Args:
         step: raises SourceError.
         servers: their addresses.
-        deadline: until when.
-        may_come: whether a topic that is not known may be known in a moment.
+        deadline: until when to repeat it.
+        may_come: whether a topic that is not known may be known soon.
 
     Raises:
-        SourceError: what it waited for, or what no waiting cures.
+        SourceError: the error of the last try, or one that no waiting cures.
     """
     waited_for: SourceError | None = None
     told_at = -math.inf
@@ -56,7 +56,7 @@ def insist(
         except (SourceUnavailable, UnknownTopic) as error:
             if isinstance(error, NotTrusted):
                 raise
-            if deadline.passed:  # what had no time left says nothing of why
+            if deadline.passed:  # the last try had no time left, so an earlier error says more
                 raise (waited_for or error) from None
             if isinstance(error, UnknownTopic) and not may_come():
                 raise
@@ -70,7 +70,7 @@ def insist(
 
 
 def look_for_all(topics: Iterable[str], look: Callable[[str], object]) -> None:
-    """Look for each topic. Raises UnknownTopic, which names all that are missing, and whatever else `look` raises."""
+    """Call `look` for each topic. Raises UnknownTopic, which names all missing topics, or any other error of `look`."""
     missing = list[UnknownTopic]()
     for topic in topics:
         try:

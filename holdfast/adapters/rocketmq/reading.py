@@ -1,4 +1,4 @@
-"""One queue that is read: its pulls, and what has come and was not taken yet."""
+"""Reading: one queue that is read: its pulls, and messages that have arrived and are not taken yet."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.remoting import PullAnswer, StoredMessage, Subscription
     from holdfast.records import Fence, Partition
 
-#: Of one read, where the reader asks for no less: a batch in one entry may be hundreds of thousands.
+#: The most records of one read. A batch in one entry of the log may have hundreds of thousands.
 MOST_RECORDS: Final = 10_000
-#: What may begin a property whose value is in base64, or that only we may put on.
+#: The prefix of properties in base64, and of those that only holdfast may set.
 _OURS = PREFIX.encode()
 _TRIES = RECONSUME_TIMES.encode()
 _RETRY_TOPIC = RETRY_TOPIC.encode()
-#: What a broker adds to a message that it has given out (POP) and brings again (PopReviveService of 5.5.0).
+#: Properties that a broker adds to a message that was given out by POP and is delivered again (PopReviveService of
+#: 5.5.0).
 _ORIGIN_GROUP, _FIRST_POP_TIME = b"ORIGIN_GROUP", b"1ST_POP_TIME"
-#: Headers that say what sources alone know; what others have written under these names is left out.
+#: Headers that only a source may set. Values from producers are removed.
 _ONLY_OURS = frozenset({RECONSUME_TIMES, RETRY_OF})
 
 
 class Moved(NamedTuple):
-    """The broker says that the group is to read on elsewhere."""
+    """A broker's answer by which the group must read on at another offset."""
 
     queue: Partition
-    #: Where it was asked to read, and what it answered.
+    #: The offset of the pull.
     asked: int
     answer: PullAnswer
 
@@ -49,36 +50,37 @@ class Moved(NamedTuple):
 
 
 class Chunk:
-    """The messages of one pull, decoded by who takes them: what is plain at once, since it is as large as it came, the
-    rest one by one and no further than there is room for. Nothing is kept unpacked from one call to the next."""
+    """The messages of one pull. The thread that takes them decodes them: plain messages all at once, since they are as
+    large as their raw bytes; compressed and batched ones one by one, as far as there is room. No unpacked message is
+    kept from one call to the next."""
 
     __slots__ = ("_at", "_plain", "asked", "body", "count", "next_offset", "over", "room", "unreadable")
 
     def __init__(self, answer: PullAnswer, asked: int) -> None:
         self.body = answer.body
-        #: The next offset to read, and where in the body its entry begins.
+        #: The next offset to read, and the position in the body at which its entry begins.
         self.asked, self._at = asked, 0
         self.next_offset = answer.next_offset
-        #: At most; what the broker has filtered out counts, until it is decoded.
+        #: An upper bound: messages that the broker has filtered out count too.
         self.count = max(1, answer.next_offset - asked) if answer.body else 0
         self._plain: list[Plain] | None = None
-        #: Nothing of it is left to read.
+        #: All messages are read.
         self.over = not answer.body
-        #: What was left of the room at the end of the last read.
+        #: The room that the last read has left, in bytes.
         self.room = 0
-        #: Of those whose value is what there is of a message that cannot be read: offset to why.
+        #: Offset -> error, for messages that cannot be unpacked. Their value is the raw body.
         self.unreadable: dict[int, RecordUnreadable] = {}
 
     def read(self, queue: Partition, at_most: int, room: int) -> Iterable[Plain]:
         """The next messages.
 
         Args:
-            queue: where they are from.
-            at_most: so many.
-            room: bytes of bodies, unpacked; the last body may overshoot it.
+            queue: the queue, for errors.
+            at_most: the most messages.
+            room: bytes of unpacked bodies; the last body may exceed it.
 
         Raises:
-            HoldfastError: nothing more can be read.
+            HoldfastError: the rest of the chunk cannot be read.
         """
         if not self._at and self._plain is None:
             self._plain = read_plain(self.body)
@@ -94,7 +96,7 @@ class Chunk:
         for entry in entries(self.body, self.next_offset, self._at):
             for each in entry.messages:
                 if each.offset < self.asked:
-                    continue  # of several in one entry the broker gives all, wherever in it the pull began
+                    continue  # a broker returns a whole entry, also if the pull began within it
                 yield self._unpacked(queue, each)
                 at_most -= 1
                 if (at_most <= 0 or self.room <= 0) and isinstance(entry.messages, Iterator):
@@ -115,13 +117,13 @@ class Chunk:
             )
             unreadable.__cause__ = error
             self.unreadable[message.offset] = unreadable
-            self.room = 0  # how much was unpacked in vain is not known
+            self.room = 0  # an unknown number of bytes was unpacked before the error
         self.room -= len(body)
         return Plain(message.offset, message.born_ms, message.reconsume_times, body, message.raw_properties)
 
 
 class Reading:
-    """The reading of a queue. The lock of its Prefetch guards all fields but those that never change."""
+    """The state of one queue that is read. The lock of its Prefetch guards all fields that change."""
 
     __slots__ = (
         "_born_in",
@@ -154,27 +156,28 @@ class Reading:
         born_in: Callable[[str], str | None] = lambda named: named,
     ) -> None:
         """Args:
-        queue: which.
-        subscription: what of it.
+        queue: the queue.
+        subscription: the subscription to its topic.
         offset: where to begin; None: not before a seek.
-        paused: nothing is read before it is resumed.
-        group: who reads.
+        paused: whether to wait until it is resumed.
+        group: the consumer group.
         born_in: see `Topics`.
         """
         self.queue, self.subscription, self._group, self._born_in = queue, subscription, group.encode(), born_in
         self.tags = tags_of(subscription.expression)
         self.is_retry = queue.topic.startswith(RETRY)
-        #: Of a topic into which brokers put what they gave out one by one, and was not acknowledged: of which one.
+        #: For a POP retry topic: its origin topic.
         self._popped_from = born_in(queue.topic) if popped_from(group, queue.topic) else None
         self.pulls = Pulls(offset)
         self.paused = paused
         self.chunks: deque[Chunk] = deque()
         self.count = self.size = 0
-        #: What each pull under way may bring, in messages and bytes, by what the last one has: next to nothing at the
-        #: log's end. None: it was not asked yet. And what was set aside for those that are under way.
+        #: (messages, bytes) that each pull under way may bring, as the last answer: (0, 0) at the log's end. None: no
+        #: answer yet.
         self.expected: tuple[int, int] | None = None
+        #: (messages, bytes) reserved for the pulls under way.
         self.reserved = (0, 0)
-        #: Whether it stands in the row of those that have something.
+        #: Whether it is in `Prefetch._row`, the queues with messages to take.
         self.queued = False
         self.troubles = 0
         self.wait_until = 0.0
@@ -182,8 +185,9 @@ class Reading:
     def records(
         self, chunk: Chunk, fence: Fence | None, *, at_most: int = MOST_RECORDS, room: int = POLL_BYTES
     ) -> tuple[Sequence[Record], HoldfastError | None]:
-        """Decode the next messages of a chunk: their records, and why there are no more of them. One that cannot be
-        read is one too, and in `unreadable`. `at_most` and `room` as of `Chunk.read`."""
+        """Decode the next messages of a chunk. Returns the records, and the error that stopped decoding, if any. A
+        message that cannot be unpacked is a record too, and in `chunk.unreadable`. `at_most`, `room`: see `Chunk.read`.
+        """
         found: list[Record] = []
         new = tuple.__new__
         queue, tags, plain = self.queue, self.tags, self.tags is None and not self.is_retry
@@ -196,12 +200,12 @@ class Reading:
                     headers, key = Headers(raw), (value_of(raw, b"KEYS") or None) if b"KEYS" in raw else None
                 else:
                     headers = headers_of(raw)
-                    # The broker compares hashes of tags.
+                    # The broker compares only hashes of tags.
                     if tags is not None and not self._is_wanted(tags, _last(headers, TAGS), offset, chunk):
                         continue
                     key = _last(headers, KEYS) or None
                     headers = self._with_retry(headers, raw, tries)
-                # Record(...) goes through a function in Python, which costs as much as all the rest.
+                # Record(...) calls a Python function, which costs as much as all the rest.
                 found.append(new(Record, (queue, offset, key, body, headers, born_ms, fence)))
         except HoldfastError as error:
             after = f", behind offset {found[-1].offset}" if found else ""
@@ -210,14 +214,14 @@ class Reading:
 
     def _is_wanted(self, tags: frozenset[str], tag: bytes | None, offset: int, chunk: Chunk) -> bool:
         if tag is None and offset in chunk.unreadable:
-            return True  # its tag may be what cannot be read; the broker, which has it in its index, has chosen it
+            return True  # the tag may be the unreadable part; the broker has selected it by the tag in its index
         return (tag or b"").decode("utf-8", "replace") in tags
 
     def _with_retry(
         self, headers: Sequence[tuple[str, bytes]], raw: bytes, tries: int
     ) -> tuple[tuple[str, bytes], ...]:
-        """How often a record has been tried, by its frame, and where one was born that comes by a retry topic: a topic
-        that is read. Elsewhere, or of another topic, the property is anybody's."""
+        """Headers with the number of deliveries, from the message's frame, and for a retry topic the origin topic, if
+        this source reads it. These headers from any other place may be a producer's, and are removed."""
         added: list[tuple[str, bytes]] = []
         if tries or self.is_retry:
             added.append((RECONSUME_TIMES, str(tries).encode()))
@@ -226,19 +230,19 @@ class Reading:
         return (*(each for each in headers if each[0] not in _ONLY_OURS), *added)
 
     def _origin(self, raw: bytes) -> str | None:
-        """The topic that is read, which a message says that it was born in."""
+        """The origin topic that a message names, if this source reads it."""
         said = value_of(raw, _RETRY_TOPIC)
         return None if said is None else self._born_in(said.decode("utf-8", "replace"))
 
     def _was_popped_by_us(self, raw: bytes) -> bool:
-        """Not of a group whose own retry topic has the same name: that of "billing_orders" is also where brokers put
-        what "billing" had of "orders"."""
+        """Whether a message in a POP retry topic belongs to this group. The name is ambiguous: %RETRY%billing_orders is
+        the retry topic of group "billing_orders", and the POP retry topic of group "billing" for topic "orders"."""
         group = value_of(raw, _ORIGIN_GROUP)
         return group == self._group if group is not None else value_of(raw, _FIRST_POP_TIME) is not None
 
 
 def _stops(place: str, error: HoldfastError) -> SourceError:
-    """An error that stops the app: it is nothing of the record itself, so that a dead letter would be no cure."""
+    """An error that stops the app. It is not a fault of the record, so a dead letter would not help."""
     stops = SourceError(f"{place}: {error}")
     stops.__cause__ = error
     return stops

@@ -1,4 +1,4 @@
-"""Which queue a message goes to: in turn, or by a key so that equal keys stay in order."""
+"""Rotation: chooses the queue of a message, in turn, or by a key so that messages of equal keys stay in order."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.remoting import Route
     from holdfast.timing import Clock
 
-#: How long a broker is left out after it has not answered, while another can be asked.
+#: How long a broker that did not answer is left out, as long as there is another.
 _LEFT_OUT_S = 10.0
 
 
 class Rotation:
-    """Queues in turn; those of brokers that did not answer lately come last. Any thread."""
+    """Chooses queues in turn; brokers that did not answer lately come last. Any thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # Not from 0 on: many processes that send one message each would all send it to the first queue.
+        # A random start: else many processes that send one message each would all use the first queue.
         self._turn = itertools.count(random.randrange(1 << 16))
         self._until: dict[str, float] = {}
 
     def pick(self, queues: Sequence[Partition]) -> Partition:
-        """One of them, of the brokers that answer; where none does, of the one that was asked longest ago."""
+        """Pick a queue of a broker that answers; if none does, of the one that failed longest ago."""
         now = self._clock.now()
         with self._lock:
             turn, until = next(self._turn), dict(self._until)
@@ -55,7 +55,7 @@ class Rotation:
 
 
 def by_key(queues: Sequence[Partition], sharding_key: str) -> Partition:
-    """The queue of a key: where Java's SelectMessageQueueByHash sends that text."""
+    """The queue of a key, as Java's SelectMessageQueueByHash chooses it for the same text."""
     return queues[abs(java_hash(sharding_key)) % len(queues)]
 
 
@@ -65,12 +65,12 @@ def to_write(route: Route) -> list[Partition]:
 
 
 def ordered(route: Route) -> list[Partition]:
-    """The queues among which keys are spread. With an order configuration at the name server ("broker-a:4;broker-b:4")
-    these are fixed; without, they are those that can be written to now."""
+    """The queues among which keys are spread: fixed ones, if the name server has an order configuration for the topic
+    ("broker-a:4;broker-b:4"); else those that are writable now."""
     if not route.ordered:
         return to_write(route)
     found = []
-    for each in route.ordered.rstrip(";").split(";"):  # as Java's split: empty parts at the end do not count
+    for each in route.ordered.rstrip(";").split(";"):  # Java's split drops empty parts at the end
         broker, _, count = each.partition(":")
         found += [Partition(route.topic, number, broker) for number in range(int(count))]
     return found

@@ -1,4 +1,4 @@
-"""Sending back: a failed record is brought again by its broker, later, by way of the group's retry topic."""
+"""Sending back: the broker delivers a failed record again, later, through the group's retry topic."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ if TYPE_CHECKING:
     from holdfast.records import Record
     from holdfast.timing import Deadline
 
-#: A delay level that puts a message into %DLQ%group at once.
+#: The delay level with which a broker puts a message into %DLQ%group at once.
 _PUT_AWAY = -1
 
 
 class BrokerRetries:
-    """Dead letters, of which those to the retry topic are sent back. Any thread.
+    """Sends dead letters; those to the group's retry topic are sent back to their broker. Any thread.
 
-    A broker is asked by the place of a message in its log; to know it, the message is read once more.
+    The request needs the message's position in the broker's commit log, so the message is read once more.
 
     Args:
         connect: makes a client.
-        group: whose retry topic.
-        max_reconsume_times: how often at most; then the broker puts it into %DLQ%group by itself.
-        letters: all other letters.
-        on_moved: told of a reset, on the sender's thread: a broker tells of it once, to who pulls next for the group.
+        group: the consumer group.
+        max_reconsume_times: the most deliveries; then the broker puts the message into %DLQ%group.
+        letters: sends all other letters.
+        on_moved: called with a reset, on the sender's thread. A broker sends a reset once, as the answer to the group's
+            next pull, which may be the one made here.
     """
 
     def __init__(
@@ -49,14 +50,14 @@ class BrokerRetries:
     ) -> None:
         self._group, self._letters, self._on_moved = group, letters, on_moved
         self._topic, self._times = retry_topic(group), max_reconsume_times
-        self._client = connect()  # connects when it is asked something
+        self._client = connect()  # opens a connection with the first request
 
     def check(self, topics: Collection[str], deadline: Deadline) -> None:
-        """At the start: the targets exist. The retry topic is made with the group."""
+        """Check at the start that the targets exist. Brokers create the retry topic with the group."""
         self._letters.check(topics, deadline)
 
     def send(self, letter: Letter, deadline: Deadline) -> None:
-        """Return when the broker has it. Raises DeadLetterError."""
+        """Send a letter, or send its record back; return when the broker has it. Raises DeadLetterError."""
         if letter.topic != self._topic:
             self._letters.send(letter, deadline)
             return
@@ -69,7 +70,7 @@ class BrokerRetries:
                     f"{self._group}, and drops what is sent back: give it 1 (mqadmin updateSubGroup -q 1), or use "
                     f"retry='in_place'"
                 )
-            # A broker keeps a RETRY_TOPIC that is there already: it would come again as born where its producer says.
+            # A broker keeps an existing RETRY_TOPIC property: a producer could choose the record's origin topic by it.
             forged = letter.record.topic not in (self._topic, stored.origin_topic)
             Sender(self._client).send_back(
                 broker,
@@ -92,7 +93,7 @@ class BrokerRetries:
             suspend_s=0,
         )
         answer = self._client.pull(request, deadline)
-        for each in decode_each(answer.body, answer.next_offset):  # also one that cannot be read
+        for each in decode_each(answer.body, answer.next_offset):  # includes messages that cannot be unpacked
             if each.offset == record.offset:
                 return each
         if answer.is_reset(record.offset):
@@ -107,14 +108,15 @@ class BrokerRetries:
         )
 
     def close(self, deadline: Deadline) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._letters.close(deadline)
         self._client.close(deadline.left_s(1.0))
 
 
 def comes_again(retry_topic: str, at_most: int, record: Record) -> bool:
-    """Whether the broker would bring it again, as what it is; past the last time it puts it into %DLQ%group."""
+    """Whether the broker would deliver the record again, with its true origin topic. After the last delivery it would
+    put the record into %DLQ%group instead."""
     said = record.header(RETRY_TOPIC)
     if said not in (None, record.topic.encode()) and record.topic != retry_topic:
-        return False  # its producer has written where it was born, and the broker would believe it
+        return False  # the producer has set RETRY_TOPIC, and the broker would take it for the origin topic
     return int(record.header(RECONSUME_TIMES) or 0) < at_most

@@ -75,7 +75,7 @@ class PullOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullSettings:
-    """How a RocketMQSource consumes: its arguments, by RocketMQ's names.
+    """The arguments of a RocketMQSource, with RocketMQ's names. `_s` is seconds, `_size_` is MiB.
 
     Raises:
         SettingError: names the setting, its value and the remedy.
@@ -85,50 +85,53 @@ class PullSettings:
     namesrv: str
     #: The consumer group.
     group: str
-    #: Topic -> tags, such as {"orders": "TagA || TagB"}; all messages of a topic that is not named. All members of a
-    #: group subscribe alike; one that does not is refused.
+    #: Topic -> tags, such as {"orders": "TagA || TagB"}; a topic that is not named is read with all its messages. All
+    #: members of a group must subscribe to the same; one that does not is refused.
     subscriptions: Mapping[str, str] = field(default_factory=dict)
-    #: Where a group begins that has no offset in a topic: "earliest" (as CONSUME_FROM_FIRST_OFFSET), "latest"
-    #: (CONSUME_FROM_LAST_OFFSET), or CONSUME_FROM_TIMESTAMP. Queues and topics that come later are read from their
-    #: beginning: what was sent before they were seen is not old.
+    #: Where a group begins in a topic in which it has no offset: "earliest" (as CONSUME_FROM_FIRST_OFFSET), "latest"
+    #: (CONSUME_FROM_LAST_OFFSET), or CONSUME_FROM_TIMESTAMP. Queues and topics that are added later are read from their
+    #: beginning: their messages are newer than the group's start.
     consume_from_where: str = "earliest"
     #: A datetime, or local time as yyyyMMddHHmmss.
     consume_timestamp: datetime | str | None = None
-    #: "message": a message that its producer has stored twice (the answer to its first send got lost, say) is handled
-    #: once, known by its UNIQ_KEY, at the cost of a claim a message. "position": by its place in the queue alone.
+    #: "message": a message that its producer has stored twice (for example because the answer to its first send was
+    #: lost) is handled once, identified by its UNIQ_KEY. It costs a claim for each message. "position": a message is
+    #: identified by its position in the queue alone.
     dedup: Dedup = "message"
-    #: "in_place": as the handler's Retry says, order kept. "broker": what fails is brought again by way of the group's
-    #: retry topic, after the broker's delay levels, and at last put into the handler's dead letter topic or, without
-    #: one, by the broker into %DLQ%group. What is retried loses its place in the order.
+    #: "in_place": as the handler's Retry says; the order is kept. "broker": the broker delivers a failed message again
+    #: through the group's retry topic, after its delay levels. After the last one the message goes to the handler's
+    #: dead letter topic or, without one, the broker puts it into %DLQ%group. A retried message loses its place in the
+    #: order.
     retry: RetryBy = "in_place"
-    #: How often the broker brings a record again.
+    #: How often the broker delivers a message again.
     max_reconsume_times: int = 16
-    #: Where other programs are in the broker's group at the start: "refuse" or "warn". Of those who come later it is
-    #: warned in any case.
+    #: If members without holdfast are in the broker's group at the start: "refuse" raises ForeignMembers, "warn" logs.
+    #: Members that come later are logged in any case.
     foreign_members: Foreign = "refuse"
-    #: CLUSTERING alone.
+    #: Only CLUSTERING is supported.
     message_model: str = "CLUSTERING"
     #: A part of the name by which brokers know this process; None: the process id.
     instance_name: str | None = None
-    #: "sticky": even over all topics together, and as few moves as may be. Or RocketMQ's own, by topic: "AVG",
-    #: "AVG_BY_CIRCLE", "CONSISTENT_HASH"; and ByConfig, MachineRoom, MachineRoomNearby of holdfast.plugin.assign, which
-    #: have to be told more. Or a function like those there. The same in all members: whoever makes the plan decides.
+    #: "sticky": even over all topics together, with as few moves as possible. Or RocketMQ's own, topic by topic: "AVG",
+    #: "AVG_BY_CIRCLE", "CONSISTENT_HASH"; or ByConfig, MachineRoom, MachineRoomNearby of holdfast.plugin.assign, which
+    #: need arguments; or a function with their signature. Use the same in all members: the member that makes the plan
+    #: applies its own.
     allocate_strategy: str | Strategy = "sticky"
-    #: This member's share of the queues, beside others', where the strategy is "sticky" or your own.
+    #: This member's share of the queues relative to other members', if the strategy is "sticky" or your own.
     weight: int = 1
     #: For brokers with access control.
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
-    #: For servers that speak TLS.
+    #: For servers with TLS.
     tls: ssl.SSLContext | None = None
-    #: A member that is silent for so long has lost its queues.
+    #: A member that does not renew its lease for this long has lost its queues.
     lease_s: float = 10.0
-    #: One whose loop stands still for so long has, too.
+    #: A member whose loop does not poll for this long has lost them too.
     max_poll_interval_s: float = 300.0
-    #: Messages a pull; brokers give 32 by default, whatever is asked for.
+    #: Messages in one pull. Brokers return 32 at most by default, even if more are requested.
     pull_batch_size: int = 32
-    #: Messages, and MiB, that wait here of one queue; and of all, but that queues which are paused leave each other one
-    #: room for a pull.
+    #: Limits of messages, and of MiB, that wait here: of one queue, and of all. If paused queues fill the limit of all,
+    #: each other queue may still have one pull.
     pull_threshold_for_queue: int = 1_000
     pull_threshold_size_for_queue: float = 16
     pull_threshold_for_all: int = 10_000
@@ -204,21 +207,21 @@ class PullSettings:
 
     @property
     def start(self) -> Literal["earliest", "latest", "timestamp"]:
-        """Where a group begins that has no offset."""
+        """Where a group without an offset begins."""
         return _STARTS[self.consume_from_where]  # type: ignore[return-value]  # its values are these
 
     @property
     def start_ms(self) -> int:
-        """The timestamp to begin at, in milliseconds since 1970; of no meaning without one."""
+        """The timestamp at which to begin, in milliseconds since 1970; 0 if none is set."""
         return 0 if self.consume_timestamp is None else _milliseconds(self.consume_timestamp)
 
     def connect(self, name: str | None = None, on_notice: Callable[[Notice], None] | None = None) -> RemotingClient:
-        """A client of these servers. Nothing is asked of them yet."""
+        """Make a client of these servers. Sends nothing yet."""
         credentials = credentials_of(self.access_key, self.secret_key)
         return RemotingClient(self.namesrv, client_id=name, credentials=credentials, tls=self.tls, on_notice=on_notice)
 
     def check_app(self, settings: Settings) -> None:
-        """Hold the app's settings against these. Raises SettingError."""
+        """Check the app's settings against these. Raises SettingError."""
         if settings.store_down == "open":
             raise SettingError(
                 "store_down",
@@ -234,7 +237,7 @@ class PullSettings:
 
 
 def check_claims(claims: ClaimStore | None, coordinator: Coordinator) -> None:
-    """The store holds the queues' leases. Raises SettingError."""
+    """Check that the app uses the coordinator's store, which holds the queues' leases. Raises SettingError."""
     if claims is None:
         raise SettingError(
             "claims",

@@ -1,8 +1,9 @@
 """RocketMQSource: a partitioned source that pulls by itself and keeps its group in Redis.
 
-RocketMQ's own clients tell nobody in time that a queue goes, and its brokers take any commit of anybody. So the group
-is the coordinator's: its plan says who should have a queue; the queue's position in the claim store is the lease that
-says who has it. One thread owns this object; what comes on others is kept under `_changed` until the next poll.
+RocketMQ's own clients do not report in time that they lose a queue, and brokers accept every commit from every client.
+Therefore the coordinator manages the group: its plan says which member should have a queue, and the queue's position in
+the claim store is the lease that says which member has it. One thread owns this object; results that arrive on other
+threads are kept under `_changed` until the next poll.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.rocketmq")
 
-#: How long a hand-over waits for the broker's word on the last commit. Positions hold without it.
+#: How long a hand-over waits for the broker's answer to the last commit. The positions in the store hold without it.
 _LAST_COMMIT_S = 2.0
-#: While a queue waits for its lease, the loop is not to sleep for long.
+#: The longest poll while a queue waits for its lease.
 _LEASE_LOOK_S = 0.02
 _CLOSE_S = 1.0
 
@@ -59,8 +60,10 @@ class RocketMQSource:
     Args:
         namesrv: name servers, "host:port;host:port".
         group: the consumer group.
-        coordinator: keeps the group's members and plan: RedisCoordinator(store), with the very store that the app has.
+        coordinator: keeps the group's members and plan: RedisCoordinator(store), with the app's own store.
         options: see `PullSettings`.
+
+    One thread owns it: the app's.
 
     Raises:
         SettingError: names the setting, its value and the remedy.
@@ -69,7 +72,7 @@ class RocketMQSource:
     def __init__(self, namesrv: str, group: str, *, coordinator: Coordinator, **options: Unpack[PullOptions]) -> None:
         self._settings = settings = PullSettings(namesrv=namesrv, group=group, **options)
         self._coordinator = coordinator
-        #: Guards what other threads bring, and is notified of it. Innermost but for what RemotingClient has.
+        #: Guards results of other threads, and is notified of them. Only RemotingClient's locks are taken inside it.
         self._changed = threading.Condition()
         self._client = settings.connect(client_id(settings.instance_name), self._noticed)
         self._logs = Logs(self._client, self._changed, group, coordinator)
@@ -94,7 +97,7 @@ class RocketMQSource:
             self._prefetch, self._logs, self._watch, self._offsets, self._topics, changed=self._changed
         )
         self._assigned: set[Partition] = set()
-        #: Assigned, and the engine has not said where to begin.
+        #: Assigned queues for which the engine has given no starting offset yet.
         self._held: set[Partition] = set()
         self._handing_over = self._open = self._closed = False
         self._listener: RebalanceListener
@@ -103,12 +106,13 @@ class RocketMQSource:
         self.retry_topic = retry_topic(group)
         most = settings.max_reconsume_times
         self.retries = partial(comes_again, self.retry_topic, most) if settings.retry == "broker" else None
-        self.unroutable_letters, self.gaps_are_the_logs = OWN, True  # `Pulls` goes on where the last answer says
+        # `Pulls` continues at the next offset of the last answer, so every gap is one of the log.
+        self.unroutable_letters, self.gaps_are_the_logs = OWN, True
 
     def __repr__(self) -> str:
         return f"RocketMQSource({self._settings!r})"
 
-    # ---- what the engine asks before the start
+    # ---- properties that the engine reads before the start
     @property
     def group(self) -> str:
         """The consumer group's name."""
@@ -116,34 +120,35 @@ class RocketMQSource:
 
     @property
     def protocol(self) -> str:
-        """Queues move one by one, from who has them to who is meant to."""
+        """The protocol's name, "cooperative": queues move one by one, and the others are read on."""
         return "cooperative"
 
     @property
     def session_timeout_s(self) -> float | None:
-        """The lease of a member, and so of what it has at the store."""
+        """The lease of a member, and of the queues that it holds in the store, in seconds."""
         return self._settings.lease_s
 
     @property
     def max_poll_interval_s(self) -> float:
-        """The poll interval as configured."""
+        """The longest time between two polls, in seconds, as configured."""
         return self._settings.max_poll_interval_s
 
     def brings_again(self, topic: str) -> bool:
-        """Whether it is the group's retry topic, or one of those of another way of consumption: what was given out
-        one by one, as to a LeasedSource, and not acknowledged, comes there."""
+        """Whether it is the group's retry topic, or one of its POP retry topics. The latter have messages that were
+        given to a LeasedSource or another gRPC client and not acknowledged."""
         return self._topics.brings_again(topic)
 
     def check_settings(self, settings: Settings) -> None:
-        """Hold the app's settings against ours. Raises SettingError."""
+        """Check the app's settings against the source's. Raises SettingError."""
         self._settings.check_app(settings)
 
     def check_claims(self, claims: ClaimStore | None) -> None:
-        """The store holds the queues' leases. Raises SettingError."""
+        """Check that the app uses the coordinator's store. Raises SettingError."""
         check_claims(claims, self._coordinator)
 
     def dead_letters(self) -> BrokerRetries:
-        """Letters go to the same brokers with the same credentials; those of a retry through the broker go back."""
+        """Make the sender of dead letters, to the same brokers with the same credentials. With retry="broker" it also
+        sends failed messages back."""
         letters = RocketMQDeadLetters(self._settings.connect, self.group)
         return BrokerRetries(
             self._settings.connect, self.group, self._settings.max_reconsume_times, letters, self._moved_elsewhere
@@ -151,7 +156,7 @@ class RocketMQSource:
 
     # ---- the start and the end
     def reach(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Reach name servers and look for the topics. Raises SourceError: UnknownTopic names all that are missing."""
+        """Connect to the name servers and look for the topics. Raises SourceError; UnknownTopic names all missing."""
         self._topics.choose(topics)
         self._watch.reach(deadline)
 
@@ -162,18 +167,19 @@ class RocketMQSource:
         owners: Mapping[Partition, Fence],
         deadline: Deadline,
     ) -> None:
-        """Reach name servers and brokers, look at who is in the group, join. Raises SourceError, StoreError."""
+        """Connect to name servers and brokers, check the group's members, and join. Raises SourceError, StoreError."""
         self._listener, self._owners = listener, owners
         self.reach(topics, deadline)
         self._offsets.check_access(self._topics.queues, deadline)
         self._watch.check_group(deadline)
         self._watch.insist(lambda: self._starting_offsets.look(self._topics.queues, deadline), deadline)
         self._watch.insist(lambda: self._watch.refuse_foreign_members(deadline), deadline)
-        # First a member, then known to brokers: others look for members who are none.
+        # Join the coordinator's group before the first heartbeat: a client that brokers list and that is no member
+        # counts as a foreign member.
         self._place.join(self._topics.text, self._topics.queues, deadline)
         self._open = True
         self._watch.introduce(deadline)
-        self._watch.look_at_routes(deadline)  # the group's retry topic is made with its first heartbeat
+        self._watch.look_at_routes(deadline)  # the first heartbeat creates the group's retry topic
         self._watch.start()
 
     @property
@@ -183,39 +189,39 @@ class RocketMQSource:
 
     @property
     def in_group(self) -> bool:
-        """Whether the coordinator has this member in a plan, which may give it nothing."""
+        """Whether the coordinator's plan has this member; it may have no queues."""
         return self._place.in_group
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Raises SourceError: all members of a group subscribe alike, so that one alone cannot change it."""
+        """Not supported. Raises SourceError: all members of a group must subscribe to the same topics."""
         raise SourceError(
             f"a RocketMQ group subscribes alike in all its members: to read {sorted(topics)} instead, change the "
             f"handlers and start all members anew, or use another group"
         )
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:  # noqa: ARG002 - the port's signature
-        """Leave the group: others have the queues in this instant. Everything is committed and let go before."""
+        """Leave the group: other members get the queues at once. The caller has committed and released them before."""
         if self._closed:
             return
         self._closed = True
         self._watch.stop(_CLOSE_S)
-        if self._open:  # trouble may have ended the engine's own wait for them
+        if self._open:  # an error may have ended the engine's own wait for these commits
             self._offsets.wait(Deadline(deadline.left_s(_LAST_COMMIT_S)))
             self._offsets.forget(self._assigned)
             self._note_logs()
         self._place.leave(deadline)
         if self._open:
-            with suppress(SourceError):  # brokers see the connection end as well
+            with suppress(SourceError):  # brokers also notice the end of the connection
                 self._client.unregister(self.group, Deadline(deadline.left_s(_CLOSE_S)))
         self._client.close(_CLOSE_S)
 
     # ---- polling
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Records, and queues that come and go. Raises SourceError."""
+        """Return records, and call the listener for queues that are assigned or revoked. Raises SourceError."""
         self._troubles.raise_one()
         self._tell()
         if self._follow_plan():
-            return NOTHING  # the engine asks for fewer than before
+            return NOTHING  # after a rebalance the engine may want fewer records than `max_records`
         self._logs.step()
         self._prefetch.look()
         batch = self._prefetch.take(max_records, self._owners)
@@ -254,7 +260,8 @@ class RocketMQSource:
 
     # ---- the plan
     def _follow_plan(self) -> bool:
-        """Give up what is planned for others, then take what is planned for us. Whether anything changed."""
+        """Give up queues that the plan gives to others, then take those that it gives to this member. Returns whether
+        anything changed."""
         change = self._place.step(self._assigned, self._topics)
         if change is None:
             return False
@@ -263,13 +270,13 @@ class RocketMQSource:
             self._listener.lost(change.gone)
             self._assigned.clear()
             self._logs.end(change.gone)
-            self._offsets.forget(change.gone)  # what brokers have from now on is others' word
+            self._offsets.forget(change.gone)  # from now on other members commit these queues
             return True
         if change.gone:
             self._forget(change.gone)
             self._handing_over = True
             try:
-                # What is under way may be a queue's last commit: then the engine adds none to wait for.
+                # A commit under way may be a queue's last: then the engine makes none, and waits for none.
                 self._offsets.wait(Deadline(_LAST_COMMIT_S), change.gone)
                 self._listener.revoked(change.gone)
             finally:
@@ -295,7 +302,7 @@ class RocketMQSource:
         self._moves.forget(queues)
 
     def _note_logs(self) -> None:
-        """For the next owner, which can do without."""
+        """Store the marks of the logs for the next owner. A failure is logged: the owner can do without them."""
         if not self._place.lost:
             try:
                 self._logs.note()
@@ -328,12 +335,12 @@ class RocketMQSource:
         partitions: Sequence[Partition],
         deadline: Deadline,  # noqa: ARG002 - the port's signature
     ) -> Mapping[Partition, str]:
-        """Group, topic, broker, number. That a topic was made again is seen by its logs."""
+        """Names from group, topic, broker and number. `Logs` detects a topic that was deleted and created again."""
         return {partition: position_name(self.group, partition) for partition in partitions}
 
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
-        """The brokers' offsets of the group; brokers do not say who committed them. Raises SourceError: an error is not
-        "nothing"."""
+        """The group's offsets at the brokers; None: there is none. Brokers do not say which member has committed them.
+        Raises SourceError, also if only the offset of one queue cannot be read: an error must not look like None."""
         found = self._offsets.committed_of_some(partitions, deadline)
         self._logs.orphaned(found)
         return {
@@ -342,27 +349,28 @@ class RocketMQSource:
         }
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """The first offsets as consume_from_where says; a retry topic from its beginning, since what is there has
-        failed before."""
+        """The starting offsets, as consume_from_where says. Retry topics start at their beginning: their messages are
+        the group's own failures."""
         found = self._starting_offsets.of_some(partitions, deadline)
         self._logs.new(found)
         return found
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """The ends of the logs, asked of the masters."""
+        """The ends of the logs, by a request to the masters."""
         return self._offsets.ends(partitions, deadline)
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """The ends of the logs, as of `last_offsets`, without waiting."""
+        """The ends of the logs, as `last_offsets`, without waiting. None: not answered yet; call again."""
         return self._offsets.look_at_ends(partitions)
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The ends of the logs, as the last answers to pulls told them."""
+        """The ends of the logs, from the last answers to pulls."""
         known = self._prefetch.ends()
         return {queue: known[queue] for queue in partitions if queue in known}
 
     def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Of those in which something had expired before it was read: where they begin, as their masters said then."""
+        """For queues in which messages had expired before they were read: the first offset, as the master reported it
+        then."""
         return {queue: self._moves.starts[queue] for queue in partitions if queue in self._moves.starts}
 
     def set_back(self, partition: Partition, offset: int) -> None:
@@ -370,8 +378,8 @@ class RocketMQSource:
         self.commit({partition: offset})
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Begin to commit; what is not ours any more is not sent. In a hand-over the brokers' answers are waited for,
-        so that the next owner reads this offset."""
+        """Begin to commit. Queues that this member has lost are left out. A hand-over waits for the brokers' answers,
+        so that the next owner finds these offsets."""
         lost = self._place.lost
         for queue, offset in offsets.items():
             fence = self._owners.get(queue)
@@ -387,7 +395,7 @@ class RocketMQSource:
             )
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Raises SourceUnavailable: it is not assigned."""
+        """Read on from this offset. Raises SourceUnavailable: the queue is not assigned."""
         self._moves.starts.pop(partition, None)
         self._logs.begin(partition, offset)
         if not self._prefetch.seek(partition, offset):
@@ -396,9 +404,9 @@ class RocketMQSource:
         self._held.discard(partition)
 
     def pause(self, partitions: Collection[Partition]) -> None:
-        """Pull nothing; what has come is kept."""
+        """Stop pulling these queues; messages that have arrived are kept, and not delivered."""
         self._prefetch.pause(partitions)
 
     def resume(self, partitions: Collection[Partition]) -> None:
-        """Go on."""
+        """Pull and deliver these queues again."""
         self._prefetch.resume(partitions)

@@ -1,7 +1,7 @@
-"""Where a queue begins of which the group has no offset.
+"""Starting offsets of queues in which the group has no offset.
 
-"latest" holds for topics that the group has never read, as found before the join: a queue that is added later has only
-what was sent since.
+"latest" applies to topics that the group has never read, as found before the join. A queue that is added later has only
+messages sent since, and is read from its beginning.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 
 
 class StartingOffsets:
-    """By the settings. One thread."""
+    """Finds starting offsets by the settings. One thread."""
 
     def __init__(self, offsets: Offsets, settings: PullSettings) -> None:
         self._offsets, self._settings = offsets, settings
         self._never_read: Collection[Partition] = ()
 
     def look(self, queues: Sequence[Partition], deadline: Deadline) -> None:
-        """Before the group is joined: "latest" is meant for topics of which it has no offset at all. What comes later,
-        a queue of a topic that is read, or a topic, is read from its beginning: what is sent there before it is seen is
-        not old. Raises SourceError: a broker does not answer, and no other has an offset of that topic."""
+        """Find, before the join, the topics that the group has never read: "latest" applies only to topics in which it
+        has no offset at all. Queues and topics that are added later are read from their beginning, so that messages
+        sent before the source sees them are not skipped. Raises SourceError: a broker does not answer, and no other has
+        an offset of the topic."""
         if self._settings.start == "latest":
             found = self._offsets.committed_of_some(queues, deadline)
             read = {queue.topic for queue, offset in found.items() if offset is not None}
@@ -42,7 +43,7 @@ class StartingOffsets:
                 )
 
     def of_some(self, queues: Sequence[Partition], deadline: Deadline) -> dict[Partition, int]:
-        """Without those whose broker does not answer. Raises SourceError: none did."""
+        """The starting offsets, without queues whose broker does not answer. Raises SourceError: no broker answered."""
         found: dict[Partition, int] = {}
         trouble: SourceError | None = None
         for queue in queues:
@@ -55,7 +56,8 @@ class StartingOffsets:
         return found
 
     def of(self, queue: Partition, deadline: Deadline) -> int:
-        """Now, as a number. A retry topic from its start: what is there has failed before. Raises SourceError."""
+        """The starting offset of a queue now. Retry topics start at their beginning: their messages are the group's own
+        failures. Raises SourceError."""
         start = self._settings.start
         if queue.topic.startswith(RETRY) or (start == "latest" and queue not in self._never_read):
             start = "earliest"

@@ -1,4 +1,4 @@
-"""Told: a trouble that goes on as long as its cause, and is told after a while, and then now and then."""
+"""Told: limits the log lines about a lasting trouble: the first after a while, then one a minute."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
 
     from holdfast.records import Partition
 
-#: The same is told that often.
+#: The time between two log lines about the same queue.
 _AGAIN_S = 60.0
-#: What was not met again for so long is over.
+#: A trouble that was not met for this long is over.
 _OVER_S = 10.0
 
 
 class Told:
-    """One thread at a time.
+    """The log lines about one kind of trouble. One thread at a time.
 
     Args:
-        after_s: for how long it is borne in silence.
+        after_s: how long the trouble must last before the first line.
     """
 
     def __init__(self, after_s: float) -> None:
         self._after_s = after_s
-        #: By queue: when it was met last, and when it is to be told.
+        #: Queue -> (when the trouble was met last, when the next line is due).
         self._met: dict[Partition, tuple[float, float]] = {}
 
     def due(self, queue: Partition) -> bool:
-        """Note that it was met again; whether to tell of it now."""
+        """Note that the trouble was met, now. Returns whether to log it."""
         now = SYSTEM_CLOCK.now()
         last, tell_at = self._met.get(queue, (now, now + self._after_s))
         if now - last > _OVER_S:

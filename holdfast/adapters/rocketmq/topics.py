@@ -1,7 +1,7 @@
-"""Which queues a group reads: by the name servers' routes, and by patterns.
+"""Topics: the queues that a group reads, by names, patterns and the name servers' routes.
 
-A queue that a broker no longer lists is gone; one of a broker or a topic that is itself not listed may come back: a
-name server that was restarted knows all of them only after 30 s, and forgets a broker that is down after 2 minutes.
+A queue that its broker no longer lists is gone. If the broker or the topic itself is not listed, it may come back: a
+restarted name server knows all of them only after 30 s, and forgets a broker that is down after 2 minutes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from holdfast.timing import Deadline
 
-#: A broker, or a topic, that name servers do not list for so long, and answer, is gone for good.
+#: A broker or topic is gone for good if name servers answer and do not list it for this long.
 _GONE_S = 600.0
 
 
 class Topics:
-    """The subscription of one source, and the queues that it means. One thread at a time."""
+    """The subscription of one source, and its queues. One thread at a time."""
 
     def __init__(self, client: RemotingClient, group: str, expressions: Mapping[str, str]) -> None:
         self._client, self._group, self._retry = client, group, retry_topic(group)
@@ -44,46 +44,46 @@ class Topics:
         self._names: list[str] = []
         self._patterns: list[str] = []
         self._found: set[str] = set()
-        #: With the time since when name servers answer without it; None: they list it.
+        #: Queue -> the time since which name servers answer without it; None: they list it.
         self._queues: dict[Partition, float | None] = {}
-        #: Topics and their brokers that may not be read, by the newest routes.
+        #: (topic, broker) without permission to read, in the newest routes.
         self.closed: frozenset[tuple[str, str]] = frozenset()
-        #: Queues that are gone for good, until whoever keeps something of them has taken note.
+        #: Queues that are gone for good. The source clears the list once it has dropped its state of them.
         self.gone: list[Partition] = []
 
     def choose(self, topics: Collection[str]) -> None:
-        """Names and patterns (^...). Raises SettingError: tags of a topic that is none of these."""
+        """Set the names and patterns (^...). Raises SettingError: `subscriptions` names a topic without a handler."""
         check_subscribed("subscriptions", self._expressions, topics)
         self._names = [topic for topic in topics if not topic.startswith("^")]
         self._patterns = [topic for topic in topics if topic.startswith("^")]
 
     def reads(self, topic: str) -> bool:
-        """Whether somebody has named it, or it is meant by a pattern."""
+        """Whether a handler names the topic, or a pattern matches it."""
         return topic in self._names or bool(matching([topic], self._patterns))
 
     def born_in(self, name: str) -> str | None:
-        """The topic that is read of which that name tells, where it stands in a message that was tried before, or is
-        that of a retry topic. None: no such topic."""
+        """The origin topic that a name means: a topic, as a retried message names it, or a POP retry topic. None: this
+        source does not read that topic."""
         topic = popped_from(self._group, name) or name
         return topic if self.reads(topic) else None
 
     def brings_again(self, topic: str) -> bool:
-        """Whether what comes of it was tried before, and was born elsewhere."""
+        """Whether messages of this topic were tried before, and have another origin topic."""
         return topic == self._retry or (popped_from(self._group, topic) is not None and self.born_in(topic) is not None)
 
     @property
     def text(self) -> str:
-        """Equal for all members that subscribe alike."""
+        """The subscription as text: equal for members that subscribe to the same topics and tags."""
         return subscription_text([*self._names, *self._patterns], self._expressions)
 
     def subscription(self, topic: str) -> Subscription:
-        """The subscription to that topic."""
+        """The subscription to one topic."""
         expression = canonical(self._expressions.get(topic, EVERYTHING))
         return Subscription(topic=topic, expression=expression, version=self._version)
 
     @property
     def subscriptions(self) -> list[Subscription]:
-        """Of all topics that are known, the retry topic among them."""
+        """The subscriptions to all known topics, the retry topic among them."""
         return [self.subscription(topic) for topic in sorted({*self._names, *self._found, self._retry})]
 
     @property
@@ -92,19 +92,20 @@ class Topics:
         return sorted(self._queues)
 
     def look(self, deadline: Deadline, *, first: bool = False) -> list[Partition]:
-        """Ask the name servers of all topics at once, each by itself: `queues` has whatever was answered, also where
-        this raises. Raises SourceError; UnknownTopic, at the first time, for all names that do not exist."""
+        """Ask the name servers for the routes of all topics, with a request for each. `queues` has the answered ones,
+        also if this raises. Raises SourceError; with `first`, UnknownTopic for all names that do not exist."""
         if self._patterns:
             self._found = matching(self.all_names(deadline), self._patterns)
         now = SYSTEM_CLOCK.now()
-        # Retry topics, which nobody has named, last: an error is about what somebody knows.
+        # Retry topics last: the first error should be about a topic that the user has named.
         named = sorted({*self._names, *self._found})
         asked = [*named, self._retry, *(each for topic in named for each in pop_retry_topics(self._group, topic))]
         missing, trouble = list[UnknownTopic](), list[SourceError]()
         closed = set[tuple[str, str]]()
         for topic, route in self._client.routes_of(asked, deadline).items():
             if isinstance(route, UnknownTopic):
-                # Retry topics are made when they are needed. Others are deleted, or not known yet to a new name server.
+                # Brokers create retry topics when they need them. Other topics are deleted, or a restarted name server
+                # does not know them yet.
                 if first and topic in self._names:
                     missing.append(route)
                 self._note(topic, (), (), now)
@@ -115,7 +116,7 @@ class Topics:
                 self._note(topic, route.queues(read=True), set(route.brokers), now)
         self.closed = frozenset(closed)
         for topic in {queue.topic for queue in self._queues}.difference(asked):
-            self._note(topic, (), (), now)  # a pattern's that the name server lists no more
+            self._note(topic, (), (), now)  # matched by a pattern before, and no longer in the name servers' list
         if missing:
             raise missing[0] if len(missing) == 1 else UnknownTopic("; ".join(map(str, missing)))
         if trouble:
@@ -125,7 +126,7 @@ class Topics:
     def _note(self, topic: str, listed: Collection[Partition], brokers: Collection[str], now: float) -> None:
         for queue in [queue for queue in self._queues if queue.topic == topic and queue not in listed]:
             since = self._queues[queue]
-            if queue.broker in brokers:  # closed, or one of fewer: it may be opened again
+            if queue.broker in brokers:  # the broker has closed it, or has fewer queues now; it may come back
                 del self._queues[queue]
             elif since is not None and now - since > _GONE_S:
                 del self._queues[queue]

@@ -1,4 +1,4 @@
-"""Trouble with brokers: it stops the app, or is told now and then while the app goes on."""
+"""Troubles with brokers: either one stops the app, or it is reported from time to time while the app goes on."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.watch import Watch
     from holdfast.errors import SourceError
 
-#: The same trouble with a broker is told that often.
+#: The time between two reports of the same trouble with a broker.
 _TROUBLE_S = 10.0
 
 
 class Troubles:
-    """One thread; `changed` guards what others bring."""
+    """Raises the troubles that other parts have found. One thread; `changed` guards lists that others write."""
 
     def __init__(
         self,
@@ -38,14 +38,16 @@ class Troubles:
     ) -> None:
         self._prefetch, self._logs, self._watch, self._offsets = prefetch, logs, watch, offsets
         self._topics, self._changed = topics, changed
-        #: By broker, or by topic and broker.
+        #: Broker, or (topic, broker) -> time of the last report.
         self._told: dict[str | tuple[str, str], float] = {}
 
     def raise_one(self) -> None:
-        """Raise one of them, if there are any. What a broker will never do stops the app; the rest is told, now and
-        then: a queue that is refused stands still by itself. Rights that are missing are an error of the start; once a
-        broker has let us in, they are a slip that somebody mends. So they are for what another way of consumption has
-        left, which nobody has named."""
+        """Raise one trouble, if there is one. A permanent one stops the app. The others are raised from time to time as
+        SourceUnavailable, and only the queue that is refused stands still.
+
+        A missing permission stops the app at its start. Once a broker has answered a pull, it counts as temporary: an
+        administrator will restore it. It also counts as temporary for retry topics of other kinds of consumers, which
+        the user has not named."""
         if self._prefetch.broken is not None:
             raise self._prefetch.broken
         with self._changed:
@@ -75,9 +77,9 @@ class Troubles:
                 raise SourceUnavailable(f"{what}: {error}") from error
 
     def _is_of_the_group(self, refusal: SourceError) -> bool:
-        """Whether a commit that is refused for some seconds means that the group cannot begin: by what the broker says,
-        or since the same becomes of all its queues. Else that queue stands still by itself: were the app to end, its
-        queues would end the next member."""
+        """Whether a lasting refusal of commits means that the group cannot start: the broker says that the group is
+        unknown, or refuses the commits of all queues. Otherwise only that queue stands still: if the app stopped, the
+        next member would get the queue, and stop too."""
         if isinstance(refusal, UnknownGroup):
             return self._offsets.never_taken
         own = [queue for queue in self._topics.queues if not queue.topic.startswith(RETRY)]

@@ -1,4 +1,4 @@
-"""UNIQ_KEY: the name that a producer gives to a message. It survives the producer's retries and retry topics."""
+"""UNIQ_KEY: the id that a producer gives to a message. It stays the same in the producer's retries and retry topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MONTH_BEGINS = {"day": 1, "hour": 0, "minute": 0, "second": 0, "microsecond": 0
 
 
 class UniqueKeys:
-    """Makes them, in the form of RocketMQ's own clients: 32 hexadecimal digits. Any thread.
+    """Makes unique keys in the form of RocketMQ's own clients: 32 hexadecimal digits. Any thread.
 
     | bytes | RocketMQ's clients (MessageClientIDSetter) | here |
     |---|---|---|
@@ -31,8 +31,8 @@ class UniqueKeys:
     | 4 | milliseconds since the month began, local time: tools find a message's time by them | the same |
     | 2 | a counter | the same |
 
-    Containers share addresses and process ids; random bytes, made anew in a forked child and in each month, do not
-    depend on them. Time and counter are one number that only rises, also where the clock is set back.
+    Containers may have equal addresses and process ids, so random bytes take their place; a forked child and a new
+    month get new ones. Time and counter are one number that only rises, also if the clock is set back.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class UniqueKeys:
         self._prefix, self._last, self._began_ms, self._ends_ms = "", -1, 0, -1
 
     def next(self) -> str:
-        """A key that no other process has made or will make."""
+        """Make a key that no other process has made or will make."""
         now_ms = wall_ms()
         with self._lock:
             if now_ms >= self._ends_ms:
@@ -53,7 +53,7 @@ class UniqueKeys:
             return f"{self._prefix}{self._last:012X}"
 
     def _begin_month(self, now_ms: int) -> None:
-        # Without a zone, `timestamp` takes it for local time, of that day: an hour more or less in summer.
+        # Without a time zone, `timestamp` uses local time with that day's own offset, which daylight saving changes.
         month = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().replace(tzinfo=None, **_MONTH_BEGINS)
         following = (month + timedelta(days=32)).replace(day=1)
         self._began_ms, self._ends_ms = (int(each.timestamp()) * 1000 for each in (month, following))
@@ -62,16 +62,20 @@ class UniqueKeys:
 
 
 def identity_of(unique_key: str, body: bytes) -> str:
-    """The identity that all copies of one message share, whoever delivers them: UNIQ_KEY, and the CRC-32 of the body as
-    its producer had it.
+    """The identity that all copies of one message share: its UNIQ_KEY, and the CRC-32 of the uncompressed body.
 
-    Copies of one message have one body. Two under one UNIQ_KEY whose bodies differ are two messages of a producer that
-    gives keys twice (it forwards messages with their properties, say): the second would be skipped as a copy.
+    Copies of one message have the same body. If two messages have the same UNIQ_KEY but different bodies, the producer
+    has used the key twice, for example because it forwards messages with their properties. Without the CRC the second
+    would be skipped as a copy.
+
+    Args:
+        unique_key: the message's UNIQ_KEY.
+        body: the body as its producer had it, uncompressed.
     """
     return f"{unique_key}:{zlib.crc32(body):08x}"
 
 
 def message_of(record: Record) -> str | None:
-    """The identity of a record's message. An empty key names no message, and two that are no UTF-8 are two."""
+    """The identity of a record's message; None: it has no UNIQ_KEY. Keys that are not UTF-8 stay distinct."""
     found = record.header(UNIQUE_KEY)
     return identity_of(found.decode("utf-8", "backslashreplace"), record.value or b"") if found else None

@@ -1,7 +1,7 @@
-"""Upkeep: what has to be done now and then and may have to wait for a broker, on a thread of its own.
+"""Upkeep: periodic duties that may wait for a broker, on a thread of their own.
 
-Heartbeats, so that brokers' own tools see the group; routes, for queues that come and go; a look for members that are
-not ours; and a look at the offsets that brokers have.
+Examples: heartbeats, so that brokers' own tools see the group; routes, for queues that are added or removed; checks for
+foreign members, and for offsets that other programs have committed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.rocketmq")
 
-#: How long one duty may wait for its brokers.
+#: The deadline of one duty.
 _DUTY_S = 5.0
-#: After a duty that failed.
+#: The wait until a failed duty is repeated.
 _AGAIN_S = 1.0
 
 
 class Duty:
-    """One thing to do, and when. `soon` may be called by any thread."""
+    """One duty and the time at which it is due. Any thread may set `at`."""
 
     def __init__(self, name: str, do: Callable[[Deadline], object], interval_s: float) -> None:
         self.name, self._do, self._interval_s = name, do, interval_s
@@ -33,7 +33,7 @@ class Duty:
         self._failed = False
 
     def do(self) -> None:
-        """Do it now. What goes wrong is logged once, and it is tried again soon."""
+        """Do it now. A failure is logged once, and the duty is repeated soon."""
         now = SYSTEM_CLOCK.now()
         self.at = now + self._interval_s
         try:
@@ -48,7 +48,7 @@ class Duty:
 
 
 class Upkeep:
-    """One thread that does what is due."""
+    """A thread that does the duties when they are due."""
 
     def __init__(self, group: str) -> None:
         self._duties: list[Duty] = []
@@ -57,23 +57,24 @@ class Upkeep:
         self._thread = threading.Thread(target=self._run, name=f"holdfast-upkeep-{group}", daemon=True)
 
     def add(self, name: str, do: Callable[[Deadline], object], interval_s: float) -> Duty:
-        """Before `start`. Raises in `do`: HoldfastError, to be tried again."""
+        """Add a duty, before `start`. If `do` raises, it is repeated soon; an error that is no HoldfastError is logged
+        with its traceback."""
         duty = Duty(name, do, interval_s)
         self._duties.append(duty)
         return duty
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def soon(self, *duties: Duty) -> None:
-        """Do these (all, if none is named) as soon as may be. Any thread."""
+        """Do these duties (none named: all) as soon as possible. Any thread."""
         for duty in duties or self._duties:
             duty.at = 0.0
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
-        """End; what is being done just now is waited for so long at most. Idempotent. A duty may call it too."""
+        """End, and wait at most this long for the current duty. Idempotent. A duty may call it too."""
         self._over = True
         self._wake.set()
         if self._thread.ident not in {None, threading.get_ident()}:

@@ -1,4 +1,4 @@
-"""Watching the group: heartbeats, routes, members that are not ours, offsets that are not. A thread of its own."""
+"""Watch: heartbeats, routes, foreign members and foreign commits, checked on a thread of its own."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.rocketmq")
 
-#: How often the offsets at the brokers are compared with what they have acknowledged.
+#: How often the offsets at the brokers are compared with those that they have acknowledged.
 _OFFSETS_S = 5.0
-#: How often logs are looked at that go on, and noted.
+#: How often the marks of logs are checked, renewed and stored.
 _LOGS_S = 5.0
 _FOREIGN_MEMBERS_S = 30.0
 _POPS_END_S = 10.0
@@ -40,7 +40,7 @@ _GROUP_S = 3.0
 
 
 class Watch:
-    """Watches brokers and routes. Findings are kept in `alarms` until the source takes them; `changed` guards that, and
+    """Watches brokers and routes. Findings are kept in `alarms` until the source takes them. `changed` guards them and
     is notified."""
 
     def __init__(
@@ -70,8 +70,8 @@ class Watch:
 
     # ---- at the start
     def reach(self, deadline: Deadline) -> None:
-        """Find the topics, waiting for the name servers. Raises SourceError; UnknownTopic at once for a name that does
-        not exist, but where a name server was just started and knows nothing yet."""
+        """Find the topics; waits for the name servers. Raises SourceError; UnknownTopic at once for a name that does
+        not exist, unless a name server may have just started and not know the topics yet."""
         reach(
             lambda: self._topics.look(deadline, first=True),
             self._settings.namesrv,
@@ -84,16 +84,16 @@ class Watch:
         insist(step, self._settings.namesrv, deadline, lambda: self._may_come(deadline))
 
     def _may_come(self, deadline: Deadline) -> bool:
-        """Whether there must be topics that the name servers do not know: brokers tell them every 30 s."""
+        """Whether name servers may not know all topics yet: brokers register every 30 s."""
         try:
             known = Admin(self._client).cluster(deadline).brokers
         except SourceUnavailable:
-            return True  # nobody has said otherwise
+            return True  # no answer yet
         return not known or bool(self._coordinator.members(self._settings.group))
 
     def check_group(self, deadline: Deadline) -> None:
-        """Raises UnknownGroup: a broker has no such group, and makes none. One that does not answer is not waited for
-        (`Offsets.lasting_refusal`)."""
+        """Check that the brokers have the group. Raises UnknownGroup: one has not, and does not create it. A broker
+        that does not answer is skipped; `Offsets.lasting_refusal` finds it later."""
         limit = Deadline(deadline.left_s(_GROUP_S))
         for broker in sorted({queue.broker for queue in self._topics.queues}):
             try:
@@ -104,7 +104,7 @@ class Watch:
                 _log.info("whether %s has the group is not known yet: %s", broker, error)
 
     def refuse_foreign_members(self, deadline: Deadline) -> None:
-        """Raises ForeignMembers, where they are not to be borne."""
+        """Check for foreign members. Raises ForeignMembers with foreign_members="refuse"; else they are logged."""
         found = self._foreign_members.look(deadline, pops_end_s=_POPS_END_S)
         if found and self._settings.foreign_members == "refuse":
             raise self._foreign_members.error(found)
@@ -112,7 +112,7 @@ class Watch:
             _log.warning("%s", self._foreign_members.error(found))
 
     def introduce(self, deadline: Deadline) -> None:
-        """The first heartbeat. Brokers that do not answer get theirs later. Raises SourceError: one refuses."""
+        """Send the first heartbeat. Brokers that do not answer get it later. Raises SourceError: one refuses."""
         for error in self._heartbeat(Deadline(deadline.left_s(_INTRODUCE_S))).values():
             if not isinstance(error, SourceUnavailable):
                 raise error
@@ -120,7 +120,7 @@ class Watch:
             self._upkeep.soon(self._heartbeats)
 
     def start(self) -> None:
-        """Begin; what was found before is known to brokers and to the coordinator."""
+        """Start the thread. Call it once brokers and the coordinator know this member."""
         self._on = True
         self._upkeep.start()
 
@@ -129,29 +129,30 @@ class Watch:
         self._on = False
         self._upkeep.stop(timeout_s)
 
-    # ---- by others' word
+    # ---- triggers
     def noticed(self, notice: Notice) -> None:
-        """The group has changed, says a broker. A connection's thread."""
+        """Look for foreign members soon if a broker reports a change of the group. On a connection's thread."""
         if self._on and notice.code == codes.Told.CONSUMER_IDS_CHANGED:
             self._upkeep.soon(self._others)
 
     def broker_was_away(self) -> None:
-        """Note that the broker was away: it has to be told of us anew, and the route may be another."""
+        """Send heartbeats and look at routes soon: a broker that was away does not know this member any more, and the
+        route may have changed."""
         if self._on:
             self._upkeep.soon(self._heartbeats, self._routes)
 
     def note_soon(self) -> None:
-        """The first mark of a log."""
+        """Store the marks of logs soon. For the first mark of a log."""
         if self._on:
             self._upkeep.soon(self._marks)
 
     def look_now(self) -> None:
-        """Do everything as soon as may be."""
+        """Do all duties now."""
         self._upkeep.soon()
 
     # ---- duties
     def beat(self, deadline: Deadline) -> None:
-        """Raises SourceError, so that it is tried again soon."""
+        """Send heartbeats. Raises SourceError, so that the duty is repeated soon."""
         for error in self._heartbeat(deadline).values():
             raise error
 
@@ -160,14 +161,15 @@ class Watch:
         return self._client.heartbeat([consumer], deadline)
 
     def look_at_routes(self, deadline: Deadline) -> None:
-        """Raises SourceError: of some topics nothing is known now; what was found of others is offered all the same."""
+        """Look at the routes of all topics, and offer the queues to the coordinator. Raises SourceError: some topics'
+        routes are not known now; the queues of the others are offered all the same."""
         before = set(self._topics.queues)
         try:
             self._topics.look(deadline)
         finally:
             self._place.offer(after := self._topics.queues)
         if gone := [queue for queue in self._topics.gone if queue not in after]:
-            self._logs.forget(gone)  # else it is tried again
+            self._logs.forget(gone)  # if it raises, `topics.gone` is kept and the next look repeats it
             self._client.forget(gone)
             _log.warning(
                 "given up, since no name server has listed them for ten minutes: %s", ", ".join(map(str, gone))

@@ -1,4 +1,4 @@
-"""A small client of RocketMQ's remoting protocol. Needs the standard library alone."""
+"""A small client of RocketMQ's remoting protocol. Needs only the standard library."""
 
 from holdfast.adapters.rocketmq.remoting.admin import Admin, Cluster, QueueLag, QueueStats
 from holdfast.adapters.rocketmq.remoting.answers import (

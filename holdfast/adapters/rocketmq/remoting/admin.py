@@ -1,4 +1,4 @@
-"""Requests of tools and tests: topics, groups, lag, resets, who is connected."""
+"""Admin: requests of tools and tests: topics, groups, lag, resets, connected members."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 class Cluster(NamedTuple):
     """All brokers that a name server knows."""
 
-    brokers: Mapping[str, Mapping[int, str]]  #: name to addresses by id, 0 being the master's
-    clusters: Mapping[str, list[str]]  #: name to brokers' names
+    brokers: Mapping[str, Mapping[int, str]]  #: name -> addresses by broker id; 0 is the master
+    clusters: Mapping[str, list[str]]  #: name -> names of its brokers
 
 
 class QueueLag(NamedTuple):
-    """How far a group is in a queue."""
+    """A group's progress in a queue."""
 
     broker_offset: int
-    consumer_offset: int  #: 0 also where it has committed none: `query_offset` tells
-    last_ms: int  #: when the last message before the consumer's offset was stored
+    consumer_offset: int  #: 0 also if the group has committed none; `query_offset` tells which
+    last_ms: int  #: the store time of the last message before the consumer's offset
 
 
 class QueueStats(NamedTuple):
@@ -47,7 +47,8 @@ class QueueStats(NamedTuple):
 
 
 class Admin:
-    """Through a client, which stays the caller's to close. Any thread; all methods wait and raise SourceError."""
+    """Sends the requests through a client, which the caller closes. Any thread; all methods wait, and raise
+    SourceError."""
 
     def __init__(self, client: RemotingClient) -> None:
         self._client = client
@@ -67,7 +68,7 @@ class Admin:
         return Cluster(brokers, clusters)
 
     def version(self, deadline: Deadline) -> str:
-        """The oldest of all masters' versions, such as "5.5.0"."""
+        """The lowest version of all masters, such as "5.5.0"."""
         request = Request(codes.Request.GET_BROKER_RUNTIME_INFO, "a broker's version", {})
         found = []
         for addresses in self.cluster(deadline).brokers.values():
@@ -93,14 +94,14 @@ class Admin:
         brokers: Collection[str] | None = None,
         attributes: str = "",
     ) -> None:
-        """Make a topic, or change it, on these brokers (None = all). Name servers know it when this returns.
+        """Create or change a topic on these brokers (None: all). Name servers know it when this returns.
 
         Args:
             topic: its name.
-            deadline: for all of it.
-            queues: on each broker.
-            read_queues: None = as many. More than write_queues while queues are being removed.
-            write_queues: None = as many.
+            deadline: for all requests.
+            queues: number of queues on each broker.
+            read_queues: None: as `queues`. More than write_queues while queues are being removed.
+            write_queues: None: as `queues`.
             perm: 4 read, 2 write.
             brokers: their names.
             attributes: as RocketMQ 5 writes them ("+message.type=NORMAL").
@@ -121,7 +122,7 @@ class Admin:
         self._masters(Request(codes.Request.CREATE_TOPIC, f"creating {topic}", fields), brokers, deadline)
 
     def delete_topic(self, topic: str, deadline: Deadline) -> None:
-        """Remove it from all brokers and name servers."""
+        """Remove a topic from all brokers and name servers."""
         fields = {"topic": topic}
         self._masters(Request(codes.Request.DELETE_TOPIC_IN_BROKER, f"deleting {topic}", fields), None, deadline)
         request = Request(codes.Request.DELETE_TOPIC_IN_NAME_SERVER, f"deleting {topic}", fields)
@@ -138,7 +139,7 @@ class Admin:
         retry_max_times: int = 16,
         brokers: Collection[str] | None = None,
     ) -> None:
-        """Make a consumer group, or change it, on these brokers (None = all)."""
+        """Create or change a consumer group on these brokers (None: all)."""
         body = {
             "groupName": group,
             "consumeEnable": consume_enable,
@@ -154,10 +155,10 @@ class Admin:
         self._masters(Request(code, what, {}, json.dumps(body).encode()), brokers, deadline)
 
     def group(self, group: str, broker: str, deadline: Deadline) -> tuple[int, int | None] | None:
-        """A group's retryQueueNums and retryMaxTimes at that broker, which makes the group if it makes groups for
-        whoever consumes. None = it does not tell: it is older than RocketMQ 5, or we may not ask.
+        """A group's retryQueueNums and retryMaxTimes at a broker. With autoCreateSubscriptionGroup the request creates
+        the group. None: not known; the broker is older than RocketMQ 5, or refuses the request.
 
-        Raises SourceError: also where it does not have the group.
+        Raises SourceError, also if the broker does not have the group.
         """
         what = f"asking for the settings of {group}"
         request = Request(codes.Request.GET_SUBSCRIPTION_GROUP, what, {"group": group})
@@ -171,25 +172,26 @@ class Admin:
         return queues, None if times is None else shape.number(times, "retryMaxTimes")
 
     def delete_group(self, group: str, deadline: Deadline, *, clean_offsets: bool = True) -> None:
-        """Remove it from all brokers, by default with its offsets."""
+        """Remove a group from all brokers, by default with its offsets."""
         fields = as_fields({"groupName": group, "cleanOffset": clean_offsets})
         request = Request(codes.Request.DELETE_SUBSCRIPTION_GROUP, f"deleting the group {group}", fields)
         self._masters(request, None, deadline)
 
     def lag(self, group: str, topic: str, deadline: Deadline) -> dict[Partition, QueueLag]:
-        """How far the group is, by queue."""
+        """The group's progress in each queue of a topic."""
         answers = self._of_topic(topic, ask_lag(group, topic), deadline)
         return {queue: lag for answer in answers for queue, lag in read_lag(answer).items()}
 
     def topic_stats(self, topic: str, deadline: Deadline) -> dict[Partition, QueueStats]:
-        """The logs, by queue."""
+        """The log of each queue of a topic."""
         answers = self._of_topic(topic, ask_stats(topic), deadline)
         return {queue: stats for answer in answers for queue, stats in read_stats(answer).items()}
 
     def reset(self, group: str, queue: Partition, offset: int, deadline: Deadline) -> None:
-        """Set a group's offset so that members notice: the next pull answers MOVED, commits until then are ignored.
+        """Reset a group's offset so that members notice: the broker answers the next pull by MOVED, and ignores commits
+        until then.
 
-        Needs RocketMQ 5: older brokers do not know the field, and would tell the members to go to the end instead.
+        Needs RocketMQ 5: older brokers do not know the field `offset`, and would send the members to the end instead.
         """
         fields = as_fields(
             {
@@ -205,7 +207,7 @@ class Admin:
         self._client.ask_master(queue, request, deadline).expect()
 
     def connections(self, broker: str, group: str, deadline: Deadline) -> GroupConnections | None:
-        """The members of the group that are connected to this broker; None = there are none."""
+        """The members of the group that are connected to this broker; None: there are none."""
         request = membership.connections(group)
         return membership.read_connections(self._client.network.ask(self._client.master(broker), request, deadline))
 
@@ -219,31 +221,31 @@ class Admin:
             self._client.network.ask(address, request, deadline).expect()
 
     def _of_topic(self, topic: str, request: Request, deadline: Deadline) -> list[Answer]:
-        """Of all its brokers' masters."""
+        """The answers of the masters of all brokers that have the topic."""
         route = self._client.route(topic, deadline)
         names = sorted({queue.broker for queue in route.queues()})
         return [self._client.network.ask(self._client.master(name), request, deadline) for name in names]
 
 
 def ask_lag(group: str, topic: str) -> Request:
-    """How far a group is in the queues that a broker has of a topic."""
+    """A request for a group's progress in the queues of a topic at one broker."""
     fields = {"consumerGroup": group, "topic": topic}
     return Request(codes.Request.GET_CONSUME_STATS, f"asking for the lag of {group}", fields)
 
 
 def read_lag(answer: Answer) -> dict[Partition, QueueLag]:
-    """Raises SourceError."""
+    """The answer to `ask_lag`. Raises SourceError."""
     found = _table(answer.expect(), ("brokerOffset", "consumerOffset", "lastTimestamp"))
     return {queue: QueueLag(*numbers) for queue, numbers in found.items()}
 
 
 def ask_stats(topic: str) -> Request:
-    """The logs that a broker has of a topic."""
+    """A request for the logs of a topic at one broker."""
     return Request(codes.Request.GET_TOPIC_STATS, f"asking for the logs of {topic}", {"topic": topic})
 
 
 def read_stats(answer: Answer) -> dict[Partition, QueueStats]:
-    """Raises SourceError."""
+    """The answer to `ask_stats`. Raises SourceError."""
     found = _table(answer.expect(), ("minOffset", "maxOffset", "lastUpdateTimestamp"))
     return {queue: QueueStats(*numbers) for queue, numbers in found.items()}
 

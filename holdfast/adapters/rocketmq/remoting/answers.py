@@ -1,7 +1,7 @@
-"""Answers of servers: read, or the error that it stands for.
+"""Answers of servers, and the errors that their codes stand for.
 
-Errors are typed by the answer's code; nothing is decided by a remark's text. A number that is missing or no number is
-Malformed, never a KeyError.
+The answer's code alone determines the error's class, never the text of its remark. A number that is missing or cannot
+be read is Malformed, never a KeyError.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ _REMARK_CHARACTERS = 300  # a broker may put a whole stack trace there
 
 
 class NoAnswer(SourceUnavailable):
-    """The time is over. It says nothing about what was asked: that may have been done, or may yet be done."""
+    """No answer in time. The request may have taken effect, or may still do so."""
 
 
 class NotTrusted(SourceUnavailable):
-    """The server's certificate is none that we trust. It may be that one server's alone; where it is all of them, no
-    waiting cures it."""
+    """The server's certificate is not trusted. If that is so for all servers, no waiting cures it."""
 
 
 class BrokerBusy(SourceUnavailable):
@@ -40,21 +39,21 @@ class BrokerBusy(SourceUnavailable):
 
 
 class ReadingForbidden(SourceUnavailable):
-    """The broker's operator has switched reading off, for the broker, the group or the topic: for a while, as far as
-    anybody knows. No credentials are wrong, and reading goes on when it is switched on again."""
+    """An operator has switched reading off, for the broker, the group or the topic. The credentials are valid, and
+    reading goes on once it is switched on again."""
 
 
 def is_of_broker(error: SourceError) -> bool:
-    """Whether what went wrong concerns all queues of that broker: it is away or busy. A refusal concerns one topic."""
+    """Whether the error concerns all queues of the broker, because it is down or busy. A refusal concerns one topic."""
     return isinstance(error, SourceUnavailable) and not isinstance(error, ReadingForbidden)
 
 
 class BrokerRefused(SourceError):
-    """The broker answers no.
+    """The broker refuses a request.
 
     Attributes:
-        code: of `codes`; 1 is what brokers say where they have nothing more exact.
-        remark: the broker's own words, for people.
+        code: one of `codes`; 1 is a general failure.
+        remark: the broker's own text, for people.
     """
 
     def __init__(self, message: str, code: int, remark: str) -> None:
@@ -63,14 +62,14 @@ class BrokerRefused(SourceError):
 
 
 class CommitIgnored(SourceError):
-    """The broker has been told to reset this queue's offset, and ignores commits until the group's next pull there."""
+    """A reset of this queue's offset is pending: the broker ignores commits until the group's next pull there."""
 
 
 class Malformed(SourceError):
-    """Bytes that no RocketMQ server sends."""
+    """Bytes that do not follow RocketMQ's protocol."""
 
 
-#: The field forbiddenType of an answer to a pull (ForbiddenType of 5.x): what was switched off, and what turns it on.
+#: The field forbiddenType of an answer to a pull (ForbiddenType of 5.x) -> what is switched off, and the remedy.
 _FORBIDDEN: Final = {
     "1": "the broker may not be read (brokerPermission): mqadmin updateBrokerConfig -k brokerPermission -v 6",
     "2": "the group may not consume (consumeEnable=false): mqadmin updateSubGroup -s true",
@@ -81,14 +80,14 @@ _FORBIDDEN: Final = {
 def refusal(
     what: str, address: str, code: int, remark: str | None, fields: Mapping[str, str] = MappingProxyType({})
 ) -> SourceError:
-    """The error that an answer other than 0 stands for.
+    """The error for an answer whose code is not 0.
 
     Args:
         what: the request, for people.
-        address: who answered.
-        code: the answer's.
-        remark: the answer's; a stack trace is cut.
-        fields: the answer's.
+        address: the server that answered.
+        code: the answer's code.
+        remark: the answer's remark; a stack trace is cut.
+        fields: the answer's fields.
     """
     words = (remark or "").strip()[:_REMARK_CHARACTERS]
     said = f"{what} at {address}: code {code}" + (f", {words!r}" if words else "")
@@ -117,13 +116,13 @@ class Answer(NamedTuple):
     body: bytes
 
     def expect(self, *fine: int) -> Answer:
-        """Return the answer, if its code is 0 or one of these. Raises the SourceError that the code stands for."""
+        """Return the answer if its code is 0 or one of these. Raises the SourceError of its code."""
         if self.code != codes.SUCCESS and self.code not in fine:
             raise refusal(self.what, self.address, self.code, self.remark, self.fields)
         return self
 
     def number(self, name: str) -> int:
-        """A field that has to be there. Raises Malformed."""
+        """A required field, as a number. Raises Malformed."""
         text = self.fields.get(name, "")
         digits = text.removeprefix("-")
         if not digits.isascii() or not digits.isdigit() or len(digits) > 19 or not -_MOST <= int(text) < _MOST:
@@ -132,7 +131,7 @@ class Answer(NamedTuple):
 
 
 class Shape:
-    """A body that was read, asked for what it must have. `what` names it in errors."""
+    """Checks the parts of a decoded body. `what` names the body in errors."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -142,7 +141,7 @@ class Shape:
         return Malformed(f"{self._what}: {part} is not as expected")
 
     def record(self, value: Any, part: str) -> dict[str, Any]:  # noqa: ANN401 - JSON
-        """A JSON object; null = empty. Raises Malformed."""
+        """A JSON object; null becomes an empty one. Raises Malformed."""
         if value is None:
             return {}
         if not isinstance(value, dict):
@@ -150,7 +149,7 @@ class Shape:
         return value
 
     def array(self, value: Any, part: str) -> list[Any]:  # noqa: ANN401
-        """A JSON array; null = empty. Raises Malformed."""
+        """A JSON array; null becomes an empty one. Raises Malformed."""
         if value is None:
             return []
         if not isinstance(value, list):
@@ -158,7 +157,7 @@ class Shape:
         return value
 
     def pairs(self, value: Any, part: str) -> list[tuple[Any, Any]]:  # noqa: ANN401
-        """An object whose keys are objects; null and {} = empty. Raises Malformed."""
+        """An object whose keys are objects, as a list of pairs; null and {} become an empty one. Raises Malformed."""
         if value is None or value == {}:
             return []
         if not isinstance(value, list) or not all(isinstance(each, tuple) for each in value):
@@ -178,7 +177,7 @@ class Shape:
         return value
 
     def addresses(self, value: Any, part: str) -> dict[int, str]:  # noqa: ANN401
-        """Broker id to host:port. Raises Malformed."""
+        """An object of broker id -> host:port. Raises Malformed."""
         found: dict[int, str] = {}
         for key, address in self.record(value, part).items():
             if not key.isascii() or not key.isdigit() or len(key) > 19:
@@ -193,7 +192,7 @@ _SCALAR: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,30})?(?:[eE][
 
 
 def loose_json(body: bytes) -> Any:  # noqa: ANN401 - JSON
-    """Read what servers call JSON in some bodies: keys that are numbers without quotes (106), or objects (202, 208).
+    """Decode bodies that are not quite JSON: keys may be numbers without quotes (106), or objects (202, 208).
 
     An object whose keys are all texts or numbers becomes a dict with the keys as texts; one with an object among its
     keys becomes a list of pairs. Raises Malformed.

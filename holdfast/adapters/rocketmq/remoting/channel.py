@@ -1,6 +1,6 @@
-"""A socket that never blocks, plain or TLS: how it is connected, and what its thread waits with.
+"""Non-blocking sockets, plain or TLS: connecting, sending and receiving, and a waiter that other threads can wake.
 
-A thread that connects still hears that it is to end, and watches its requests.
+While a thread connects, it can still be told to end, and watches the timeouts of its requests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 READ: Final = selectors.EVENT_READ
 WRITE: Final = selectors.EVENT_WRITE
 _RECEIVE_BYTES: Final = 256 * 1024
-_LONGEST_S: Final = 3600.0  # a selector takes no infinity
+_LONGEST_S: Final = 3600.0  # a selector accepts no infinite timeout
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -35,15 +35,15 @@ class Channel:
         self._view = memoryview(self._buffer)
 
     def send(self, data: bytearray) -> int:
-        """How many bytes of it went; 0 = none now. Raises OSError."""
+        """Send; return the number of bytes sent, 0 if none can be now. Raises OSError."""
         try:
             return self.socket.send(data)
         except _NOT_NOW:
             return 0
 
     def receive(self) -> memoryview | None:
-        """Return the bytes that have arrived, valid until the next call; None = nothing now. Raises OSError, also at
-        the stream's end."""
+        """Return the bytes that have arrived, valid until the next call; None: none now. Raises OSError, also at the
+        end of the stream."""
         try:
             count = self.socket.recv_into(self._buffer)
         except _NOT_NOW:
@@ -54,16 +54,16 @@ class Channel:
 
     @property
     def has_more(self) -> bool:
-        """Whether TLS holds bytes already that no selector tells of."""
+        """Whether TLS has buffered bytes, which a selector does not report."""
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
 
     def close(self) -> None:
-        """Close it; whatever is in it is lost."""
+        """Close the socket; unread bytes are lost."""
         self.socket.close()
 
 
 class Waiter:
-    """Waits for a socket, a moment, or for `wake` by another thread."""
+    """Waits for a socket, for a time, or for `wake` by another thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -78,11 +78,11 @@ class Waiter:
         """End the wait, or the next one. Any thread."""
         try:
             self._mouth.send(b"!")
-        except OSError:  # full, so it is awake already; or closed
+        except OSError:  # its buffer is full, so it is awake already; or it is closed
             return
 
     def watch(self, sock: socket.socket | None, events: int = READ) -> None:
-        """Wait for these events of that socket from now on; None = for none."""
+        """Wait for these events of this socket from now on; None: for no socket."""
         wanted = None if sock is None else (sock, events)
         if wanted == self._watched:
             return
@@ -93,7 +93,7 @@ class Waiter:
         self._watched = wanted
 
     def wait(self, until: float) -> bool:
-        """Whether the socket is ready. False = woken, or `until` (by the clock) is here."""
+        """Wait. Returns True if the socket is ready, False if woken, or at `until` (by the clock)."""
         ready = False
         left_s = min(_LONGEST_S, max(0.0, until - self._clock.now()))
         for key, _ in self._selector.select(left_s):
@@ -110,7 +110,7 @@ class Waiter:
             return
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close the selector and the sockets of `wake`."""
         self._selector.close()
         self._ear.close()
         self._mouth.close()
@@ -133,18 +133,18 @@ def connect(
     waiter: Waiter,
     pause: Callable[[float], bool],
 ) -> socket.socket:
-    """A connected socket that does not block, after the TLS handshake.
+    """Connect a non-blocking socket, with the TLS handshake.
 
     Args:
         address: host:port; all addresses of the host are tried.
-        tls: None = plain.
+        tls: None: plain.
         until: the time by the clock at which to give up.
         clock: of `until`.
-        waiter: is told which socket to watch.
-        pause: waits once, until a time; whether the watched socket is ready. What it raises ends the attempt.
+        waiter: told which socket to watch.
+        pause: waits once, until a time, and returns whether the watched socket is ready. An error ends the attempt.
 
     Raises:
-        OSError: no address took us; the last one's reason.
+        OSError: no address accepts the connection; the reason of the last one.
     """
     host, port = split_address(address)
     last: OSError = OSError(f"{host} has no address")

@@ -1,4 +1,4 @@
-"""RemotingClient: what a consumer asks of RocketMQ's name servers and brokers, by name."""
+"""RemotingClient: the requests of a consumer to RocketMQ's name servers and brokers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Notice(NamedTuple):
-    """A broker's notice or question to its clients: `codes.Told`."""
+    """A broker's request to its client; `code` is one of `codes.Told`."""
 
     code: int
     fields: Mapping[str, str]
@@ -43,23 +43,23 @@ class Notice(NamedTuple):
 
 
 class RemotingClient:
-    """Connections are made when something is asked. Any thread.
+    """A client of one cluster. Connections are opened with the first request. Any thread.
 
-    Methods with a deadline wait, never longer than it, and raise SourceError; not to be called in a callback. Those
-    named `begin_*` never wait: `on_answer` is called once, on a connection's thread, with what was asked for or a
-    SourceError; they raise SourceUnavailable or SourceFatal where they cannot even begin, and then it is not called.
+    Methods with a deadline wait until then at most, and raise SourceError; do not call them in a callback. Methods
+    named `begin_*` never wait: `on_answer` is called once, on a connection's thread, with the result or a SourceError.
+    If the request cannot be queued they raise SourceUnavailable or SourceFatal, and `on_answer` is not called.
 
     Args:
         namesrv: the name servers, "host:port;host:port".
-        client_id: our name in groups; one is made where none is given.
+        client_id: this client's name in groups; None: one is made.
         credentials: for brokers with access control: every request is signed.
-        tls: for servers that speak TLS, brokers and name servers alike.
-        on_notice: hears what brokers tell, on a connection's thread; may return the body of an answer that is wanted.
-        connect_timeout_s: for one server.
-        route_max_age_s: after which a topic's route is asked for again, when somebody uses it.
+        tls: for brokers and name servers with TLS.
+        on_notice: called with brokers' requests, on a connection's thread; returns the body of the answer, or None.
+        connect_timeout_s: seconds, for one server.
+        route_max_age_s: a route that is older is refreshed when it is used.
 
     Raises:
-        SettingError: there is no address in `namesrv`, or one that is none.
+        SettingError: `namesrv` has no address, or one that cannot be read.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RemotingClient:
         self.namesrv = namesrv
         self.client_id = client_id or f"{socket.gethostname()}@{os.getpid()}#{secrets.token_hex(4)}"
         self._on_notice = on_notice
-        #: Hears of each connection to a broker that broke, or could not be made, by its address. On its thread.
+        #: Called with the address when a connection to a broker broke or failed. On the connection's thread.
         self.on_broken: Callable[[str], None] = lambda _: None
         self.network = Network(
             namesrv,
@@ -90,7 +90,7 @@ class RemotingClient:
         )
         self.routes = Routes(self.network, route_max_age_s, clock)
         self._suggested: dict[Partition, int] = {}
-        #: Queues of which the master has something to tell to the next pull, whatever a slave suggests meanwhile.
+        #: Queues with a reset pending at the master: the next pull must go there, whatever a slave suggests.
         self._waited_for: set[Partition] = set()
 
     def __enter__(self) -> Self:
@@ -103,13 +103,14 @@ class RemotingClient:
         return f"RemotingClient({self.namesrv!r}, client_id={self.client_id!r})"
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """End all connections and their threads; what waits for an answer gets SourceFatal. Idempotent."""
+        """End all connections and their threads. Requests without an answer get SourceFatal. Idempotent."""
         self.network.close(timeout_s)
 
     # -- routes
 
     def route(self, topic: str, deadline: Deadline, *, fresh: bool = False) -> Route:
-        """A topic's queues and brokers: as far as known, like `known_route`; asked for now where not, or if `fresh`.
+        """A topic's queues and brokers. The known route, as `known_route`; with `fresh`, or if none is known, by a
+        request now.
 
         Raises:
             UnknownTopic: no name server knows the topic.
@@ -118,19 +119,19 @@ class RemotingClient:
         return self.routes.route(topic, deadline, fresh=fresh)
 
     def routes_of(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Route | SourceError]:
-        """The routes of many topics, asked for now and all at once: each topic has its own answer or error."""
+        """Request the routes of many topics, all at once. Each topic has its own result or error."""
         return self.routes.ask(topics, deadline)
 
     def known_route(self, topic: str) -> Route | None:
-        """The newest one known; None = none yet. Begins a refresh where it is old, or a connection broke. Never waits.
+        """The newest known route; None: none yet. Begins a refresh if it is old or a connection broke. Never waits.
 
-        What a refresh does not find stays as it was: a name server that was restarted knows a topic, or some of its
-        brokers, only when the brokers have told it so (within 30 s).
+        If a refresh does not find the topic, the known route stays: a restarted name server knows topics and brokers
+        only after the brokers have registered (within 30 s).
         """
         return self.routes.known(topic)
 
     def brokers_at(self, address: str) -> list[str]:
-        """The brokers that have a member at that address, as far as known."""
+        """The brokers that have a master or slave at this address, as far as known."""
         known = self.routes.brokers()
         return [name for name, members in known.items() if address in members.values()]
 
@@ -138,10 +139,10 @@ class RemotingClient:
         """The brokers that the newest routes name."""
         return sorted(self.routes.brokers())
 
-    # -- offsets: the master alone
+    # -- offsets: only from the master
 
     def query_offset(self, queue: Partition, group: str, deadline: Deadline) -> int | None:
-        """The group's committed offset: the next one to read. None = it has none, and the broker says so."""
+        """The group's committed offset, which is the next to read. None: the broker says that there is none."""
         return queues.read_query(self.ask_master(queue, queues.query(queue, group), deadline))
 
     def begin_query_offset(
@@ -156,10 +157,10 @@ class RemotingClient:
         self.begin_master(queue, queues.query(queue, group), timeout_s, queues.read_query, on_answer)
 
     def commit_offset(self, queue: Partition, group: str, offset: int, deadline: Deadline) -> None:
-        """Set the group's offset; the broker takes any value of anybody.
+        """Set the group's offset. The broker accepts any value from any client.
 
         Raises:
-            CommitIgnored: a reset is pending there.
+            CommitIgnored: a reset of the queue is pending.
         """
         queues.read_commit(self.ask_master(queue, queues.commit(queue, group, offset), deadline))
 
@@ -172,11 +173,11 @@ class RemotingClient:
         *,
         timeout_s: float = 5.0,
     ) -> None:
-        """Commit without waiting; None = done."""
+        """Commit without waiting; `on_answer` gets None if it is done."""
         request = queues.commit(queue, group, offset)
 
         def answered(error: SourceError | None) -> None:
-            if isinstance(error, CommitIgnored):  # a slave knows of no reset, and may suggest itself for hours
+            if isinstance(error, CommitIgnored):  # slaves do not know the reset, and may suggest themselves for hours
                 self._waited_for.add(queue)
             on_answer(error)
 
@@ -197,20 +198,20 @@ class RemotingClient:
         return queues.read_offset(self.ask_master(queue, queues.first(queue), deadline))
 
     def offset_at(self, queue: Partition, timestamp_ms: int, deadline: Deadline) -> int:
-        """The first offset that was stored at that time or later; the end where there is none."""
+        """The first offset whose message was stored at this time or later; the end of the log if there is none."""
         return queues.read_offset(self.ask_master(queue, queues.at_time(queue, timestamp_ms), deadline))
 
     # -- membership
 
     def consumer_ids(self, broker: str, group: str, deadline: Deadline) -> list[str]:
-        """The client ids of a group's members as this broker sees them. Heartbeats go to slaves too: one is asked while
-        there is no master."""
+        """The client ids of a group's members, as this broker lists them. Without a master a slave is asked: it gets
+        heartbeats too."""
         known = self.routes.addresses(broker)
         asked = known[min(known)] if known else self.master(broker)
         found = membership.read_members(self.network.ask(asked, membership.members(group), deadline))
         if found is not None:
             return found
-        # Nobody or a failure: the tools' request tells them apart. Who may not make it has to believe in nobody.
+        # No members, or a failure: only the tools' request tells which. Without permission for it, assume no members.
         try:
             seen = membership.read_connections(self.network.ask(asked, membership.connections(group), deadline))
         except NotAuthorised:
@@ -220,32 +221,34 @@ class RemotingClient:
     def heartbeat(
         self, consumers: Sequence[Consumer], deadline: Deadline, *, producers: Sequence[str] = ()
     ) -> dict[str, SourceError]:
-        """Tell all brokers of the newest routes that we are there, masters and slaves, all at once.
+        """Send heartbeats to all masters and slaves of the newest routes, all at once.
 
         Returns:
-            What went wrong, by address; empty = nothing.
+            Address -> error, for those that failed.
         """
         return self._ask_everyone(membership.heartbeat(self.client_id, consumers, producers), deadline)
 
     def unregister(self, group: str, deadline: Deadline, *, producer: bool = False) -> dict[str, SourceError]:
-        """Tell all brokers of the newest routes that we leave the group. Returns as `heartbeat`."""
+        """Tell all brokers of the newest routes that this client leaves the group. Returns as `heartbeat`."""
         return self._ask_everyone(membership.unregister(self.client_id, group, producer=producer), deadline)
 
     def lock(self, broker: str, group: str, queues: Sequence[Partition], deadline: Deadline) -> list[Partition]:
-        """Take the locks of ordered consumers on this broker's queues; the queues that are ours now."""
+        """Take the locks of ordered consumers on this broker's queues. Returns the queues that are locked for this
+        client now."""
         request = membership.lock(self.client_id, group, queues)
         return membership.read_locked(self.network.ask(self.master(broker), request, deadline))
 
     def unlock(self, broker: str, group: str, queues: Sequence[Partition], deadline: Deadline) -> None:
-        """Give them back; what another holds stays his, and no error tells."""
+        """Release locks. Another client's locks stay, without an error."""
         request = membership.lock(self.client_id, group, queues, undo=True)
         self.network.ask(self.master(broker), request, deadline).expect()
 
     # -- pull
 
     def begin_pull(self, request: PullRequest, on_answer: Callable[[PullAnswer | SourceError], None]) -> None:
-        """Ask for messages: the master, the slave that it suggested, or a slave while there is no master."""
-        self.routes.known(request.queue.topic)  # begins a refresh where one is due
+        """Pull without waiting: from the master, from the slave that it suggested, or from a slave while there is no
+        master."""
+        self.routes.known(request.queue.topic)  # begins a refresh if one is due
         broker_id, address = self._reader(request.queue)
 
         def answered(result: PullAnswer | SourceError) -> None:
@@ -260,7 +263,7 @@ class RemotingClient:
         self.network.begin(address, asked, request.timeout_s, read, answered)
 
     def pull(self, request: PullRequest, deadline: Deadline) -> PullAnswer:
-        """Pull, and wait for the answer. Let the deadline be longer than the suspension."""
+        """Pull, and wait for the answer. The deadline must be longer than `request.suspend_s`."""
         self._addresses(request.queue.broker, request.queue.topic, deadline)
         broker_id, address = self._reader(request.queue)
         asked = queues.pull(request, of_master=broker_id == codes.MASTER)
@@ -269,25 +272,25 @@ class RemotingClient:
         return answer
 
     def forget(self, queues: Iterable[Partition]) -> None:
-        """Forget what is known of queues that are gone for good."""
+        """Forget the state of queues that are gone for good."""
         for queue in queues:
             self._suggested.pop(queue, None)
             self._waited_for.discard(queue)
 
-    # -- what has no method
+    # -- requests without a method of their own
 
     def ask(self, broker: str, code: int, fields: Mapping[str, Any], deadline: Deadline, body: bytes = b"") -> Answer:
-        """Any request to a master. Fields that are None are left out. Raises for any code but 0."""
+        """Send any request to a master. Fields that are None are left out. Raises for any code but 0."""
         request = Request(code, f"request {code}", as_fields(fields), body)
         return self.network.ask(self.master(broker), request, deadline).expect()
 
     def ask_name_server(self, code: int, fields: Mapping[str, Any], deadline: Deadline, body: bytes = b"") -> Answer:
-        """Any request to a name server. Raises for any code but 0."""
+        """Send any request to a name server. Raises for any code but 0."""
         request = Request(code, f"request {code}", as_fields(fields), body)
         return self.network.ask_name_servers(request, deadline, lambda answer: answer.expect())
 
     def master(self, broker: str) -> str:
-        """The master's address. Raises SourceUnavailable where none is known."""
+        """The master's address. Raises SourceUnavailable: none is known."""
         found = self.routes.addresses(broker)
         if codes.MASTER not in found:
             why = "has no master now" if found else "is not known: no name server has told of it for a topic asked for"
@@ -298,7 +301,7 @@ class RemotingClient:
     # -- for the package's own modules
 
     def ask_master(self, queue: Partition, request: Request, deadline: Deadline) -> Answer:
-        """An answer of any code by the master that has the queue; the route is asked for where it is not known."""
+        """Ask the queue's master; the answer may have any code. Requests the route if the master is not known."""
         self._addresses(queue.broker, queue.topic, deadline)
         return self.network.ask(self.master(queue.broker), request, deadline)
 
@@ -310,14 +313,14 @@ class RemotingClient:
         read: Callable[[Answer], T],
         on_answer: Callable[[T | SourceError], None],
     ) -> None:
-        """Ask the master without waiting: the broker has to be known. What `read` makes of the answer is handed on."""
-        self.routes.known(queue.topic)  # begins a refresh where one is due
+        """Ask the master without waiting; the broker must be known. `on_answer` gets the result of `read`."""
+        self.routes.known(queue.topic)  # begins a refresh if one is due
         self.network.begin(self.master(queue.broker), request, timeout_s, read, on_answer)
 
     # -- inside
 
     def _addresses(self, broker: str, topic: str, deadline: Deadline) -> None:
-        """So that it need not be asked for first."""
+        """Make sure that the master's address is known; may request the route."""
         if codes.MASTER not in self.routes.addresses(broker):
             self.routes.route(topic, deadline, fresh=True)
 
@@ -348,7 +351,7 @@ class RemotingClient:
 
 
 def as_fields(values: Mapping[str, Any]) -> dict[str, str]:
-    """Values as the protocol has them: texts; None is left out."""
+    """Convert values to text, as the protocol has them. None is left out."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in values.items()

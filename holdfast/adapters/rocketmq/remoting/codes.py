@@ -45,7 +45,7 @@ class Request(IntEnum):
 
 
 class Told(IntEnum):
-    """Codes of a broker's notices and questions to its clients."""
+    """Codes of a broker's requests to its clients."""
 
     CHECK_TRANSACTION_STATE = 39
     CONSUMER_IDS_CHANGED = 40

@@ -1,12 +1,13 @@
-"""One server: connected when somebody asks something of it, and connected again after that broke.
+"""Connection: one server. Connects with the first request, and again with the first one after it broke.
 
-A thread for each: it connects, writes what did not fit at once, reads, calls back, and watches every request's time.
+Each connection has a thread, which connects, writes what could not be sent at once, reads, runs callbacks, and watches
+the timeout of every request.
 
-- RocketMQ's brokers have no fencing, so a request whose time was over before there was a connection is never sent: a
-  commit must not happen long after. What was sent may happen at any time.
-- OpenSSL takes one thread at a time: sockets do not block, and sender and reader share a lock for the moment of a
-  call.
-- A connection on which nothing was heard while a request ran out of at least 3 s is dead, although nobody closed it.
+- RocketMQ's brokers have no fencing. Therefore a request that times out before there is a connection is never sent: a
+  commit must not happen late. A request that was sent may take effect at any time.
+- OpenSSL allows one thread at a time. Sockets do not block, and sender and reader share a lock for each call.
+- If a request with a timeout of 3 s or more times out, and nothing was received meanwhile, the connection counts as
+  dead, although neither side has closed it.
 """
 
 from __future__ import annotations
@@ -36,32 +37,31 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.rocketmq")
 
 _MOST_UNSENT_BYTES: Final = 64 * 1024 * 1024
-#: Of answers to what the server asks of us, and does not read, so much is kept.
+#: The most bytes of answers to the server's own requests that are kept while it does not read.
 _MOST_UNREAD_BYTES: Final = 1024 * 1024
-#: What callbacks ask is sent as soon as it is so much, some five pulls: after each send the thread may have to wait for
-#: the interpreter's lock, and answers to what is sent late come late.
+#: Requests made in callbacks are sent once they have this many bytes, about five pulls. More sends would cost time:
+#: after each, the thread may have to wait for the interpreter's lock. Fewer would delay the answers.
 _TOGETHER_BYTES: Final = 1_500
 _FIRST_BACKOFF_S: Final = 0.1
 _MOST_BACKOFF_S: Final = 3.0
-#: A request that ran out of its time, had at least so much of it, and nothing at all was heard meanwhile: the
-#: connection is dead, although nobody has closed it.
+#: The timeout from which a request without an answer, while nothing else was received, means a dead connection.
 _SILENCE_S: Final = 3.0
 
 
 class _Closing(Exception):
-    """The connection is to end."""
+    """Raised on the connection's thread to end it."""
 
 
 class Connection:
-    """Any thread.
+    """The connection to one server. Any thread.
 
     Args:
         address: host:port.
-        tls: None = plain.
-        connect_timeout_s: for all addresses of the host together, with the TLS handshake.
-        on_told: called with what the server says of itself; returns the body of the answer, None = not supported.
-            On this connection's thread, like all answers.
-        on_broken: called each time that it broke, or could not be made. On this connection's thread.
+        tls: None: plain.
+        connect_timeout_s: seconds, for all addresses of the host together, with the TLS handshake.
+        on_told: called with the server's own requests; returns the body of the answer; None: not supported. On this
+            connection's thread, like all answers.
+        on_broken: called each time that the connection broke or failed. On this connection's thread.
     """
 
     def __init__(
@@ -79,18 +79,18 @@ class Connection:
         self._on_told, self._on_broken = on_told, on_broken
         self._clock = clock
         self._opaques = itertools.count(1)
-        self._lock = threading.Lock()  # guards all that follows; innermost, and nothing waits under it
+        self._lock = threading.Lock()  # guards the fields below; innermost, and no call waits while holding it
         self._channel: Channel | None = None
         self._in_flight = InFlight()
         self._used_at = clock.now()
-        self._unsent = bytearray()  # what the connection did not take yet
-        self._sending = False  # what went of it is not taken out yet
-        self._fault: Exception | None = None  # why it is not connected now
+        self._unsent = bytearray()  # bytes that the socket has not accepted yet
+        self._sending = False  # a send has begun, and the sent bytes are not removed from `_unsent` yet
+        self._fault: Exception | None = None  # why there is no connection now
         self._closed = False
-        self._thread: threading.Thread | None = None  # once it runs
+        self._thread: threading.Thread | None = None  # set by the thread itself, when it runs
         self._starting: threading.Thread | None = None
         self._waiter: Waiter | None = None
-        self._connected_at = self._heard_at = 0.0  # the thread's own, like what follows
+        self._connected_at = self._heard_at = 0.0  # only the thread uses this and the fields below
         self._backoff_s = _FIRST_BACKOFF_S
         self._was_made = self._was_heard = False
         self._random = random.Random()  # its own: the module's is the user's to seed
@@ -100,29 +100,30 @@ class Connection:
 
     @property
     def broken(self) -> bool:
-        """Whether the last attempt failed, or what was made broke under a request, and nothing has been made since.
+        """Whether the last attempt to connect failed, or the connection broke with a request under way, and there is no
+        new connection since.
 
-        Servers close what was not used for two minutes: that says nothing of them.
+        Servers close connections that were idle for two minutes: that does not count.
         """
         return self._fault is not None
 
     @property
     def unused_s(self) -> float:
-        """For how long nobody has asked anything, nor waits for an answer."""
+        """Seconds since the last request; 0 while one waits for its answer."""
         return 0.0 if self._in_flight else self._clock.now() - self._used_at
 
     def begin(self, request: Request, timeout_s: float, on_answer: Callable[[Command | SourceError], None]) -> None:
-        """Send it, now or when connected. Never waits.
+        """Send a request, now or when connected. Never waits.
 
         Args:
-            request: what to ask.
-            timeout_s: after which the answer is NoAnswer.
-            on_answer: called once, on this connection's thread: a Command with any code, or why there is none.
+            request: the request.
+            timeout_s: seconds after which the answer is NoAnswer.
+            on_answer: called once, on this connection's thread, with a Command of any code, or an error.
 
         Raises:
-            SourceFatal: closed.
-            SourceUnavailable: the server takes nothing of what waits for it already.
-            Malformed: too long.
+            SourceFatal: the connection is closed.
+            SourceUnavailable: too many bytes wait to be sent, because the server does not read.
+            Malformed: the request is too long.
         """
         opaque = next(self._opaques) & 0x7FFFFFFF
         frame = encode(Command(request.code, opaque, 0, None, request.fields, request.body))
@@ -135,7 +136,8 @@ class Connection:
             if self._waiter is None:
                 self._waiter = Waiter(self._clock)
             if self._thread is None and (self._starting is None or not self._starting.is_alive()):
-                # A signal handler may raise before, in or behind `start`: a second thread ends at once (`_run`).
+                # A signal handler may raise at any point here, so a second thread may be started: it ends at once
+                # (`_run`).
                 name = f"holdfast-rocketmq-{self.address}"
                 self._starting = threading.Thread(target=self._run, name=name, daemon=True)
                 self._starting.start()
@@ -146,18 +148,18 @@ class Connection:
                 self._in_flight.hold(asked, frame)
                 self._waiter.wake()
             elif threading.current_thread() is self._thread and len(self._unsent) < _TOGETHER_BYTES:
-                self._unsent += frame  # in a callback: it goes out with what the next answers bring about
+                self._unsent += frame  # in a callback: sent together with the requests of the next callbacks
             elif not self._push(frame) or sooner:
                 self._waiter.wake()
 
     def ask(self, request: Request, deadline: Deadline) -> Command:
-        """Send it and wait for the answer, with whatever code.
+        """Send a request and wait for the answer, which may have any code.
 
         Raises:
-            NoAnswer: the time is over.
+            NoAnswer: the deadline has passed.
             SourceUnavailable: there is no connection, or it broke.
-            SourceFatal: closed.
-            StateError: called from a callback, where waiting would never end.
+            SourceFatal: the connection is closed.
+            StateError: called from a callback of this connection, where the wait would never end.
         """
         if threading.current_thread() is self._thread:
             raise StateError(f"{request.what}: a callback of this connection cannot wait for it")
@@ -175,17 +177,17 @@ class Connection:
         return answer
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """End the thread; everything that waits is answered SourceFatal. Idempotent.
+        """End the thread. Requests without an answer get SourceFatal. Idempotent.
 
         Args:
-            timeout_s: the longest to wait for a callback that runs, or for a look-up of a name that hangs.
+            timeout_s: the longest to wait for a running callback, or for DNS.
         """
         with self._lock:
             self._closed = True
             if self._waiter is not None:
                 self._waiter.wake()
             thread, starting = self._thread, self._starting
-        if thread is None:  # none has begun its work, and none will
+        if thread is None:  # no thread has begun its work, and none will
             self._end()
             thread = starting
         if thread is not None and thread is not threading.current_thread() and thread.is_alive():
@@ -194,20 +196,20 @@ class Connection:
     # -- any thread, under the lock
 
     def _push(self, frame: bytes) -> bool:
-        """Whether it went whole; the rest is the thread's to write."""
+        """Send as much as possible. Returns whether all was sent; the thread writes the rest."""
         self._unsent += frame
         try:
             self._flush()
         except OSError:
-            return False  # the thread meets it too
+            return False  # the thread will get the same error
         return not self._unsent
 
     def _flush(self) -> None:
-        """Raises OSError."""
+        """Send `_unsent`, as far as the socket accepts it. Raises OSError."""
         if self._sending:
             raise ConnectionAbortedError("a send was interrupted, and how much of it went is not known")
         if self._unsent and self._channel is not None:
-            self._sending = True  # until what went is known: a signal handler may raise between any two lines
+            self._sending = True  # a signal handler may raise before the sent bytes are removed
             del self._unsent[: self._channel.send(self._unsent)]
             self._sending = False
 
@@ -224,7 +226,7 @@ class Connection:
                 self._was_made = self._was_heard = False
                 try:
                     self._serve()
-                except (OSError, Malformed, ValueError) as error:  # ValueError: a host's name that cannot be one
+                except (OSError, Malformed, ValueError) as error:  # ValueError: an impossible host name
                     self._break(error)
                 again_at = self._clock.now() + self._backoff_s * self._random.uniform(0.5, 1.0)
                 self._backoff_s = min(_MOST_BACKOFF_S, 2 * self._backoff_s)
@@ -238,16 +240,16 @@ class Connection:
         return bool(self._in_flight)
 
     def _wait(self, reached: Callable[[], bool], until: float = float("inf")) -> None:
-        """Until that is reached, watching requests meanwhile, and the socket that is watched. Raises _Closing."""
+        """Wait until `reached()`, watching timeouts and the watched socket meanwhile. Raises _Closing."""
         while not reached():
             self._pause(until)
 
     def _pause(self, until: float) -> bool:
-        """One wait; whether the watched socket is ready. Raises _Closing."""
+        """Wait once. Returns whether the watched socket is ready. Raises _Closing."""
         ready = self._waiting.wait(min(until, self._in_flight.look_at))
         if self._closed:
             raise _Closing
-        if not ready:  # else an answer may be there: who was stopped for a while reads before it judges
+        if not ready:  # else read first: after a pause of the process, answers may have arrived in time
             self._expire(self._clock.now())
         return ready
 
@@ -270,7 +272,7 @@ class Connection:
         channel = Channel(connected)
         frames = FrameReader()
         try:
-            self._expire(self._clock.now())  # who was stopped while it connected does not send what is over by now
+            self._expire(self._clock.now())  # after a pause of the process, do not send requests that have timed out
             with self._lock:
                 self._channel, self._fault, self._sending = channel, None, False
                 self._unsent += self._in_flight.unsent()
@@ -304,7 +306,7 @@ class Connection:
             return
         with self._lock:
             asked = self._in_flight.take(command.opaque)
-        if asked is not None:  # else its time was over
+        if asked is not None:  # else it has timed out
             self._call(asked, command)
 
     def _told(self, command: Command) -> None:
@@ -312,22 +314,22 @@ class Connection:
         try:
             body = None if self._on_told is None else self._on_told(command, self.address)
             frame = encode(answer if body is None else command.answered(codes.SUCCESS, None, body))
-        except Exception:  # noqa: BLE001 - logged; whoever it is, the connection goes on
+        except Exception:  # noqa: BLE001 - logged; the connection must go on
             _log.exception("what %s told (code %d) could not be handled", self.address, command.code)
             frame = encode(answer)
         if not command.is_oneway:
             with self._lock:
-                if len(self._unsent) + len(frame) <= _MOST_UNREAD_BYTES:  # else it does not read what it asks for
-                    self._push(frame)  # the thread itself: what is left it writes next
+                if len(self._unsent) + len(frame) <= _MOST_UNREAD_BYTES:  # else the server does not read its answers
+                    self._push(frame)  # this is the connection's thread: it writes the rest next
 
     def _call(self, asked: Asked, answer: Command | SourceError) -> None:
         try:
             asked.on_answer(answer)
-        except Exception:  # noqa: BLE001 - logged; whoever it is, the connection goes on
+        except Exception:  # noqa: BLE001 - logged; the connection must go on
             _log.exception("%s at %s: its answer could not be handled", asked.request.what, self.address)
 
     def _expire(self, now: float) -> None:
-        """Answer those whose time is over. Raises OSError where the server is silent altogether."""
+        """Answer the requests that have timed out. Raises OSError: nothing at all is received from the server."""
         if now < self._in_flight.look_at:
             return
         with self._lock:
@@ -338,7 +340,7 @@ class Connection:
             raise TimeoutError("the server is silent")
 
     def _was_silent(self, asked: Asked, now: float) -> bool:
-        """Whether nothing was heard while that request, which is over now, was with the server."""
+        """Whether nothing was received while this request, which has timed out, was with the server."""
         since = max(asked.since, self._connected_at)
         return self._heard_at <= since and now - since >= _SILENCE_S
 
@@ -355,7 +357,7 @@ class Connection:
         if self._on_broken is not None:
             self._on_broken(self.address)
         for asked in failed:
-            # One error for each: who raises it adds a traceback to it.
+            # An error object for each request: raising one adds a traceback to it.
             self._call(asked, self._no_connection(asked.request, error))
 
     def _no_connection(self, request: Request, error: Exception) -> SourceUnavailable:

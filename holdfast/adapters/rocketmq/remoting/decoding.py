@@ -1,14 +1,14 @@
-"""Messages from the bytes that a broker stores and sends, and a batch to them, without I/O.
+"""Decodes messages from the bytes that a broker stores and sends, and encodes batches. Without I/O.
 
     size i32, magic i32, crc i32, queue id i32, flag i32, queue offset i64, physical offset i64, sysFlag i32, born i64,
     born host (4 or 16 bytes + i32), stored i64, store host, reconsume times i32, prepared transaction offset i64,
     body length i32 + body, topic length u8 (v2: i16) + topic, properties length i16 + properties
 
-A group's whole intake comes through here: so nothing is unpacked twice.
+A group's whole intake passes here, so nothing is decoded twice.
 
-Producers choose the flags of a message: any of them can store one that says it is compressed, or several in one, and is
-not. `entries` reads a pull's messages one by one: one that cannot be read hides none of its neighbours, and stands
-for no others. Nothing is unpacked before it is asked for: some bytes on the wire may be many megabytes, or messages.
+Producers choose the flags of a message: one may say that it is compressed, or has several messages in it, and be wrong.
+`entries` therefore reads a pull's messages one by one: an unreadable message hides none of its neighbours, and does not
+take their offsets. Nothing is unpacked before it is needed: few bytes on the wire may be many megabytes, or messages.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ INNER_BATCH: Final = 0xC0  #: one entry of the log that holds several messages (
 BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
 
-# By the lengths of the two hosts' addresses.
+# (bytes of the born host's address, bytes of the store host's address) -> the fixed part of a message.
 _HEADS = {(born, stored): struct.Struct(f">5i2qiq{born}siq{stored}siiqi") for born in (4, 16) for stored in (4, 16)}
 _HEAD_V4 = _HEADS[4, 4]
-# Of IPv4 alone, and without what `Plain` has not.
+# The fixed part with IPv4 addresses; fields that `Plain` does not have are skipped.
 _PLAIN = struct.Struct(">3i4x4xq8xiq8x8x8xi8xi")
 _NOT_PLAIN = COMPRESSED | INNER_BATCH | BORN_HOST_V6 | STORE_HOST_V6
 _SYS_FLAG = struct.Struct(">i")
@@ -45,7 +45,7 @@ _INNER = struct.Struct(">5i")  # size, magic, crc, flag, length of the body
 
 
 def decode_messages(payload: bytes) -> list[StoredMessage]:
-    """All messages of a pull's answer. Raises Malformed where it is none, or ends within a message."""
+    """All messages of a pull's answer. Raises Malformed: not messages, or cut within one."""
     found: list[StoredMessage] = []
     at, end = 0, len(payload)
     try:
@@ -61,8 +61,7 @@ def decode_messages(payload: bytes) -> list[StoredMessage]:
 
 
 def first_stored(payload: bytes) -> tuple[int, int] | None:
-    """Of the first message of a pull's answer its offset, and when it was stored, in milliseconds since 1970. None =
-    there is none."""
+    """(offset, store time in milliseconds since 1970) of the first message of a pull's answer; None: there is none."""
     try:
         [offset] = _I64.unpack_from(payload, _OFFSET_AT)
         [sys_flag] = _SYS_FLAG.unpack_from(payload, _SYS_FLAG_AT)
@@ -73,7 +72,7 @@ def first_stored(payload: bytes) -> tuple[int, int] | None:
 
 
 def last_stored(payload: bytes) -> tuple[int, int] | None:
-    """Of the last message of a pull's answer what `first_stored` says of the first."""
+    """The same as `first_stored`, for the last message of a pull's answer."""
     at, last, end = 0, 0, len(payload)
     while at + 4 <= end:
         [size] = _SIZE.unpack_from(payload, at)
@@ -84,7 +83,7 @@ def last_stored(payload: bytes) -> tuple[int, int] | None:
 
 
 class Plain(NamedTuple):
-    """Of a message what most consumers look at."""
+    """The fields of a message that most consumers need."""
 
     offset: int
     born_ms: int
@@ -94,10 +93,9 @@ class Plain(NamedTuple):
 
 
 def read_plain(payload: bytes) -> list[Plain] | None:
-    """Read messages for callers who need no more of them, in half the time of `read`.
+    """Decode messages that are all plain, in half the time of `decode_messages`.
 
-    None = they are not all plain (IPv6 hosts, compressed bodies, batches in one entry), or something is wrong with
-    them: `decode_messages` knows.
+    None: some are not plain (IPv6 hosts, compressed bodies, batches in one entry) or malformed. Use `entries` then.
     """
     found: list[Plain] = []
     at, end = 0, len(payload)
@@ -115,7 +113,7 @@ def read_plain(payload: bytes) -> list[Plain] | None:
             if last_property > last or crc32(text) & 0x7FFFFFFF != crc:
                 return None
             fields = (offset, born_ms, reconsume_times, text, payload[properties:last_property])
-            found.append(new(Plain, fields))  # Plain(...) goes through a function in Python
+            found.append(new(Plain, fields))  # Plain(...) would call a Python function
             at = last
     except (struct.error, IndexError):
         return None
@@ -123,7 +121,7 @@ def read_plain(payload: bytes) -> list[Plain] | None:
 
 
 def one(payload: bytes, at: int) -> tuple[StoredMessage, int]:
-    """The message there, and where the next begins. Raises Malformed, struct.error."""
+    """Decode the message at a position. Returns it, and the position of the next. Raises Malformed, struct.error."""
     [sys_flag] = _SYS_FLAG.unpack_from(payload, at + _SYS_FLAG_AT)
     if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
         head = _HEADS[16 if sys_flag & BORN_HOST_V6 else 4, 16 if sys_flag & STORE_HOST_V6 else 4]
@@ -174,7 +172,8 @@ def one(payload: bytes, at: int) -> tuple[StoredMessage, int]:
 
 
 def unwrapped(batch: StoredMessage, inner: bytes) -> Iterator[StoredMessage]:
-    """The messages inside, made one by one: their offsets follow the batch's own (MessageDecoder.decodeMessage)."""
+    """Decode the messages inside a batch, one by one. Their offsets count from the batch's own
+    (MessageDecoder.decodeMessage)."""
     at, offset = 0, batch.offset
     while at < len(inner):
         flag, body, properties, properties_length, size = _inner_parts(inner, at)
@@ -195,8 +194,8 @@ def unwrapped(batch: StoredMessage, inner: bytes) -> Iterator[StoredMessage]:
 
 
 def _inner_parts(inner: bytes, at: int) -> tuple[int, int, int, int, int]:
-    """Of a message inside a batch: flag, where its body and its properties begin, their length, and its own. Raises
-    Malformed, struct.error."""
+    """For a message inside a batch: (flag, position of the body, position of the properties, length of the properties,
+    length of the message). Raises Malformed, struct.error."""
     size, _, _, flag, length = _INNER.unpack_from(inner, at)
     body = at + _INNER.size
     properties = body + length
@@ -210,10 +209,10 @@ def _inner_parts(inner: bytes, at: int) -> tuple[int, int, int, int, int]:
 
 
 def encode_batch(messages: Iterable[tuple[bytes, str, int]]) -> bytes:
-    """The body of a batch that is sent.
+    """Encode the body of a batch.
 
     Args:
-        messages: body, properties as `write_properties` makes them, flag.
+        messages: (body, properties from `write_properties`, flag).
     """
     parts: list[bytes] = []
     for body, text, flag in messages:
@@ -224,42 +223,42 @@ def encode_batch(messages: Iterable[tuple[bytes, str, int]]) -> bytes:
 
 
 _SIZE: Final = struct.Struct(">i")
-#: Up to its offset, which stands 20 bytes behind its beginning.
+#: The queue id and the offset of a message, which is at byte 20.
 _PLACE: Final = struct.Struct(">12xi4xq")
 
 
 class Entry(NamedTuple):
-    """One entry of a log, as a pull brings it."""
+    """One entry of a log in a pull's answer."""
 
-    #: Made when they are asked for: one, or those of a batch.
+    #: One message, or those of a batch, decoded lazily.
     messages: Iterable[StoredMessage]
-    #: Where in the answer the next entry begins.
+    #: The position of the next entry in the answer.
     after: int
 
 
 def decode_each(payload: bytes, end: int) -> Iterator[StoredMessage]:
-    """All messages of a pull's answer; the `body` of one that cannot be read raises Malformed, and its `raw_body` is
-    what there is of it. Each is made when it is asked for.
+    """Decode all messages of a pull's answer, lazily. For an unreadable message, `body` raises Malformed, and
+    `raw_body` has its bytes.
 
     Args:
         payload: the answer's body.
-        end: the offset behind the last of them.
+        end: the offset behind the last message.
 
     Raises:
-        Malformed: of what follows not even the lengths can be read. What came before is delivered.
-        MissingExtraError: the compression of several messages in one needs a package that is not installed.
+        Malformed: the lengths of the rest cannot be read. The messages before were delivered.
+        MissingExtraError: the compression of a batch needs a package that is not installed.
     """
     for entry in entries(payload, end):
         yield from entry.messages
 
 
 def entries(payload: bytes, end: int, at: int = 0) -> Iterator[Entry]:
-    """Decode as `decode_each` does, entry by entry, so that who has read enough can go on later.
+    """Decode as `decode_each` does, entry by entry, so that the caller can stop and go on later.
 
     Args:
         payload: the answer's body.
         end: the offset behind the last message.
-        at: where the first entry begins, as the one before has told.
+        at: the position of the first entry: `after` of the one before.
 
     Raises:
         Malformed, MissingExtraError: as `decode_each`.
@@ -277,7 +276,8 @@ def entries(payload: bytes, end: int, at: int = 0) -> Iterator[Entry]:
 
 
 def _broken(payload: bytes, at: int, error: Exception) -> tuple[StoredMessage, int]:
-    """One whose parts do not fit, and where the next begins."""
+    """Make a message from one whose parts do not fit. Returns it, and the position of the next. Raises Malformed: its
+    length does not fit either."""
     if at + _PLACE.size > len(payload):
         raise Malformed("the answer ends within a message") from error
     [size] = _SIZE.unpack_from(payload, at)
@@ -290,7 +290,7 @@ def _broken(payload: bytes, at: int, error: Exception) -> tuple[StoredMessage, i
 
 
 def _offset(payload: bytes, at: int, end: int) -> int:
-    """Of the message there; the end where there is none."""
+    """The offset of the message at a position; `end` if there is none."""
     if at + _PLACE.size > len(payload):
         return end
     _, offset = _PLACE.unpack_from(payload, at)
@@ -298,8 +298,9 @@ def _offset(payload: bytes, at: int, end: int) -> int:
 
 
 def _inner(batch: StoredMessage, following: int) -> Iterable[StoredMessage]:
-    """Several messages in one have as many offsets. One that says so and has no room for them would hide those of
-    others: so they are counted before any is made, no further than there is room for."""
+    """The messages of a batch, which has an offset for each. A batch that claims more messages than offsets would take
+    those of its neighbours. Therefore they are counted first, up to the number of offsets; such a batch is one
+    unreadable message."""
     room = following - batch.offset
     try:
         inner = batch.body
@@ -312,8 +313,7 @@ def _inner(batch: StoredMessage, following: int) -> Iterable[StoredMessage]:
 
 
 def _count(inner: bytes, most: int) -> int:
-    """How many messages are inside of a batch; of more than `most` only that they are. Raises Malformed,
-    struct.error."""
+    """The number of messages inside a batch; counting stops at `most` + 1. Raises Malformed, struct.error."""
     at = count = 0
     while at < len(inner) and count <= most:
         *_, size = _inner_parts(inner, at)

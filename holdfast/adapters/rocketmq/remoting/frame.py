@@ -2,8 +2,8 @@
 
     i32 length of what follows | i32 serialize type << 24 | header length | header | body        (big-endian)
 
-The header is JSON (type 0) or binary (type 1, RocketMQSerializable). We send JSON; a server answers as it was asked,
-but what it says of itself (code 40) comes as its own setting says, so both are read.
+The header is JSON (type 0) or binary (type 1, RocketMQSerializable). This client sends JSON. A server answers in the
+type of the request, but its own requests (such as code 40) have the type of its setting, so both are decoded.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from holdfast.adapters.rocketmq.remoting.answers import Malformed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: Netty's bound on both sides (com.rocketmq.remoting.frameMaxLength).
+#: The longest frame for servers and clients (com.rocketmq.remoting.frameMaxLength).
 MOST_BYTES: Final = 16 * 1024 * 1024
-#: At least 401: servers then write standard JSON. What 5.x clients send.
+#: The version that 5.x clients send. From 401 on, servers write standard JSON.
 VERSION: Final = 453
 
 _RESPONSE, _ONEWAY = 1, 2
@@ -33,7 +33,7 @@ class Command(NamedTuple):
     """One frame: a request or an answer."""
 
     code: int
-    opaque: int  #: an answer has its request's
+    opaque: int  #: the request's number; its answer has the same
     flag: int = 0
     remark: str | None = None
     fields: Mapping[str, str] = {}  # never written to
@@ -41,12 +41,12 @@ class Command(NamedTuple):
 
     @property
     def is_answer(self) -> bool:
-        """An answer, no request."""
+        """Whether it is an answer."""
         return bool(self.flag & _RESPONSE)
 
     @property
     def is_oneway(self) -> bool:
-        """A request that wants no answer."""
+        """Whether it is a request without an answer."""
         return bool(self.flag & _ONEWAY)
 
     def answered(self, code: int, remark: str | None = None, body: bytes = b"") -> Command:
@@ -55,7 +55,7 @@ class Command(NamedTuple):
 
 
 def encode(command: Command) -> bytes:
-    """The frame's bytes. Raises Malformed where it is too long for any server."""
+    """Encode a frame. Raises Malformed: it is too long for any server."""
     header: dict[str, Any] = {
         "code": command.code,
         "language": "PYTHON",
@@ -90,15 +90,15 @@ def decode(frame: bytes) -> Command:
 
 
 class FrameReader:
-    """Frames out of a stream that arrives in pieces of any size. One thread."""
+    """Decodes frames from a stream that arrives in pieces of any size. One thread."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._buffer = bytearray()
 
     def feed(self, piece: bytes | memoryview) -> Iterator[Command]:
-        """The frames that this piece completes, to be read to the end. Raises Malformed after those before the fault:
-        nothing that comes later on this stream can be trusted."""
+        """Yield the frames that this piece completes; read the iterator to its end. Raises Malformed after the frames
+        before the fault: the rest of the stream cannot be trusted."""
         buffer = self._buffer
         buffer += piece
         while len(buffer) >= 4:
@@ -128,7 +128,7 @@ def _from_json(header: bytes, body: bytes) -> Command:
 
 
 def _strings(fields: dict[str, object]) -> Mapping[str, str]:
-    """Java writes strings; whatever else it might be is shown as JSON does, and null is absent."""
+    """Fields as text. Java writes only strings; other values are written as JSON, and null is left out."""
     for value in fields.values():
         if type(value) is not str:
             break

@@ -1,4 +1,4 @@
-"""Requests that have no answer yet: found by their number, and looked after until their time is over."""
+"""InFlight: requests without an answer, by their number (opaque), until they time out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """A request; `what` names it for people."""
+    """A request; `what` describes it in errors."""
 
     code: int
     what: str
@@ -29,7 +29,7 @@ class Asked:
         self, request: Request, since: float, until: float, on_answer: Callable[[Command | SourceError], None]
     ) -> None:
         self.request, self.since, self.until, self.on_answer = request, since, until, on_answer
-        #: Its frame, while there is no connection that has it.
+        #: Its frame, while it waits for a connection.
         self.unsent = b""
 
 
@@ -38,16 +38,16 @@ class InFlight:
 
     def __init__(self) -> None:
         self._asked: dict[int, Asked] = {}
-        #: None of them ends before.
+        #: The earliest timeout of all, or an earlier time.
         self.look_at = float("inf")
-        #: What waits for a connection.
+        #: Bytes of frames that wait for a connection.
         self.unsent_bytes = 0
 
     def __len__(self) -> int:
         return len(self._asked)
 
     def add(self, opaque: int, asked: Asked) -> bool:
-        """Whether it may end before all others, so that who waits has to look earlier."""
+        """Add a request. Returns whether it times out before all others, so that the thread must wake earlier."""
         self._asked[opaque] = asked
         sooner = asked.until < self.look_at
         if sooner:
@@ -55,12 +55,12 @@ class InFlight:
         return sooner
 
     def hold(self, asked: Asked, frame: bytes) -> None:
-        """Keep its frame until there is a connection."""
+        """Keep a request's frame until there is a connection."""
         asked.unsent = frame
         self.unsent_bytes += len(frame)
 
     def unsent(self) -> bytes:
-        """The frames of all that waited for a connection, in their order; they count as sent now."""
+        """Take the frames that waited for a connection, in order. They count as sent now."""
         frames = [asked.unsent for asked in self._asked.values() if asked.unsent]
         for asked in self._asked.values():
             asked.unsent = b""
@@ -68,12 +68,11 @@ class InFlight:
         return b"".join(frames)
 
     def take(self, opaque: int) -> Asked | None:
-        """The one of that number, which has its answer; None = its time was over."""
+        """Take the request of an answer; None: it has timed out."""
         return self._asked.pop(opaque, None)
 
     def take_over(self, now: float) -> list[Asked]:
-        """Take the requests whose time is over. One that was not sent will not be: a commit must not happen long
-        after."""
+        """Take the requests that have timed out. Unsent ones will never be sent: a commit must not happen late."""
         over = [opaque for opaque, asked in self._asked.items() if asked.until <= now]
         ended = [self._asked.pop(opaque) for opaque in over]
         self.unsent_bytes -= sum(len(asked.unsent) for asked in ended)
@@ -81,15 +80,14 @@ class InFlight:
         return ended
 
     def take_sent(self) -> list[Asked]:
-        """Take the requests that a connection had, which is no more. What was asked since then waits for the next
-        one."""
+        """Take the requests that were sent on a connection that broke. Later requests wait for the next connection."""
         ended = [asked for asked in self._asked.values() if not asked.unsent]
         self._asked = {opaque: asked for opaque, asked in self._asked.items() if asked.unsent}
         self.look_at = min((asked.until for asked in self._asked.values()), default=float("inf"))
         return ended
 
     def take_all(self) -> list[Asked]:
-        """All of them."""
+        """Take all requests."""
         ended, self._asked = list(self._asked.values()), {}
         self.look_at, self.unsent_bytes = float("inf"), 0
         return ended

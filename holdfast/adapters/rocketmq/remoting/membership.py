@@ -24,13 +24,13 @@ ALL: Final = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """A group's subscription to a topic. The whole group's: a heartbeat with another one replaces it for all.
+    """A group's subscription to a topic. The group has only one: a heartbeat with another replaces it for all members.
 
     Args:
         topic: its name.
-        expression: "*", or tags parted by "||"; with kind SQL92 an SQL condition, where the broker allows it.
+        expression: "*", or tags separated by "||"; with kind SQL92 an SQL condition, if the broker allows it.
         kind: TAG or SQL92.
-        version: milliseconds; brokers take a higher one for newer. Members that subscribe alike may differ in it.
+        version: milliseconds; a higher one is newer. Members with the same subscription may have different versions.
     """
 
     topic: str
@@ -46,7 +46,7 @@ class Subscription:
 
     @property
     def tags(self) -> frozenset[str]:
-        """The tags; empty = all messages."""
+        """The tags; empty: all messages."""
         if self.kind != "TAG" or self.expression == ALL:
             return frozenset()
         return frozenset(tag.strip() for tag in self.expression.split("||")) - {""}
@@ -88,7 +88,7 @@ class Consumer:
 
 
 def heartbeat(client_id: str, consumers: Iterable[Consumer], producers: Iterable[str]) -> Request:
-    """A heartbeat: these members are here."""
+    """A heartbeat, with the client's groups and subscriptions."""
     body = {
         "clientID": client_id,
         "consumerDataSet": [each.data() for each in consumers],
@@ -111,7 +111,7 @@ def members(group: str) -> Request:
 
 
 def read_members(answer: Answer) -> list[str] | None:
-    """Client ids; None = code 1: nobody, or a failure, for which brokers have no other code. Raises SourceError."""
+    """Client ids; None: the answer has code 1, which means no members, or a failure. Raises SourceError."""
     if answer.code == codes.SYSTEM_ERROR:
         return None
     answer.expect()
@@ -121,7 +121,7 @@ def read_members(answer: Answer) -> list[str] | None:
 
 
 class GroupMember(NamedTuple):
-    """One member of a group, as a broker sees it. A client on two connections is two."""
+    """One member of a group, as a broker lists it. A client with two connections is listed twice."""
 
     client_id: str
     address: str
@@ -133,20 +133,20 @@ class GroupConnections(NamedTuple):
     """A group as a broker sees it."""
 
     members: list[GroupMember]
-    subscriptions: Mapping[str, str]  #: topic to expression
+    subscriptions: Mapping[str, str]  #: topic -> expression
     consume_type: str
     model: str
 
 
 def connections(group: str) -> Request:
-    """A request for the members of a group, in full: one of tools, for which more may be permitted than to consume."""
+    """A request for the members of a group with details. Meant for tools: it may need more permissions."""
     return Request(
         codes.Request.GET_CONSUMER_CONNECTIONS, f"asking for the connections of {group}", {"consumerGroup": group}
     )
 
 
 def read_connections(answer: Answer) -> GroupConnections | None:
-    """None = nobody. Raises SourceError."""
+    """The group's members; None: there are none. Raises SourceError."""
     if answer.code == codes.CONSUMER_NOT_ONLINE:
         return None
     answer.expect()
@@ -166,22 +166,22 @@ def read_connections(answer: Answer) -> GroupConnections | None:
 
 
 class RunningInfo(NamedTuple):
-    """A client's description of itself, asked through a broker."""
+    """A client's description of itself, requested through a broker."""
 
-    subscriptions: Mapping[str, str]  #: topic to expression
-    queues: frozenset[Partition]  #: that it reads
+    subscriptions: Mapping[str, str]  #: topic -> expression
+    queues: frozenset[Partition]  #: the queues that it reads
     properties: Mapping[str, str]  #: PROP_CLIENT_VERSION and others
 
 
 def running(group: str, client_id: str) -> Request:
-    """A request for what a member does just now: the broker asks it. Members that do not know the question let the
-    broker wait."""
+    """A request for a member's subscriptions and queues, which the broker forwards to the member. A client that does
+    not support the request does not answer, and the broker waits."""
     fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": "false"}
     return Request(codes.Request.GET_CONSUMER_RUNNING_INFO, f"asking {client_id} what it reads", fields)
 
 
 def read_running(answer: Answer) -> RunningInfo:
-    """Raises SourceError: the member is not there, or does not answer."""
+    """The answer to `running`. Raises SourceError: the member is not connected, or does not answer."""
     answer.expect()
     shape = Shape(f"{answer.what} by {answer.address}")
     body = shape.record(loose_json(answer.body), "the body")
@@ -195,8 +195,8 @@ def read_running(answer: Answer) -> RunningInfo:
 
 
 def read_reset(body: bytes) -> dict[Partition, int]:
-    """The offsets that a broker tells its group's members to go on from (220): to Java's clients as a table whose keys
-    are queues, to others as a list. Raises SourceError."""
+    """The offsets at which members must go on after a reset (request 220). Brokers send Java clients a table whose keys
+    are queues, and other clients a list. Raises SourceError."""
     shape = Shape("a reset by the broker")
     table = shape.record(loose_json(body), "the body").get("offsetTable")
     if isinstance(table, list) and all(isinstance(each, dict) for each in table):
@@ -206,22 +206,22 @@ def read_reset(body: bytes) -> dict[Partition, int]:
 
 
 def topics_of(group: str) -> Request:
-    """The topics in which a group has offsets."""
+    """A request for the topics in which a group has offsets."""
     return Request(codes.Request.QUERY_TOPICS_BY_CONSUMER, f"asking for the topics of {group}", {"group": group})
 
 
 def read_topics(answer: Answer) -> list[str]:
-    """Raises SourceError."""
+    """The answer to `topics_of`. Raises SourceError."""
     return _read_names(answer, "topicList")
 
 
 def readers_of(topic: str) -> Request:
-    """The groups that have members or offsets in a topic."""
+    """A request for the groups that have members or offsets in a topic."""
     return Request(codes.Request.QUERY_TOPIC_CONSUME_BY_WHO, f"asking who reads {topic}", {"topic": topic})
 
 
 def read_readers(answer: Answer) -> list[str]:
-    """Raises SourceError."""
+    """The answer to `readers_of`. Raises SourceError."""
     return _read_names(answer, "groupList")
 
 
@@ -233,7 +233,7 @@ def _read_names(answer: Answer, field: str) -> list[str]:
 
 
 def lock(client_id: str, group: str, queues: Sequence[Partition], *, undo: bool = False) -> Request:
-    """Advisory locks of ordered consumers: they end after 60 s, and stop nobody from pulling."""
+    """A request for the locks of ordered consumers. They end after 60 s, and are advisory: other clients can pull."""
     body = {
         "consumerGroup": group,
         "clientId": client_id,
@@ -246,7 +246,7 @@ def lock(client_id: str, group: str, queues: Sequence[Partition], *, undo: bool 
 
 
 def read_locked(answer: Answer) -> list[Partition]:
-    """The queues that are ours now. Raises SourceError."""
+    """The queues that are locked for this client now. Raises SourceError."""
     answer.expect()
     shape = Shape(f"the locks by {answer.address}")
     body = shape.record(loose_json(answer.body) if answer.body else None, "the body")
@@ -254,7 +254,7 @@ def read_locked(answer: Answer) -> list[Partition]:
 
 
 def read_queue(shape: Shape, value: object) -> Partition:
-    """A MessageQueue of Java as JSON. Raises Malformed."""
+    """Read Java's MessageQueue from JSON. Raises Malformed."""
     data = shape.record(value, "a queue")
     return Partition(
         shape.text(data.get("topic"), "topic"),

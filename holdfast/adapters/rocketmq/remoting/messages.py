@@ -1,6 +1,6 @@
-"""A message as a broker has stored it, without I/O: its properties, and its body, which a producer may have compressed.
+"""StoredMessage: a message as a broker has stored it: its properties, and its body, which may be compressed. No I/O.
 
-Most messages are asked for their body and a property or two: so both are read when they are asked for.
+Body and properties are decoded when they are accessed: most consumers need the body and a property or two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
 DELAY: Final = "DELAY"
 RETRY_TOPIC: Final = "RETRY_TOPIC"
-#: How often a message has been tried, as a header of its record: the message has it in its frame, not here.
+#: The record's header with the number of deliveries. The message has that number in its frame, not in a property.
 RECONSUME_TIMES: Final = "RECONSUME_TIMES"
 
 MOST_PROPERTIES_BYTES: Final = 32767  # the length is an i16
@@ -30,8 +30,8 @@ _SEPARATORS = re.compile("[\x01\x02]")
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Name to value. What has no name, or no value, is left out, as Java's reader does; of several the last counts, but
-    of identities the first: a batch's own may follow (4.9)."""
+    """Decode properties into name -> value. Those without a name or a value are left out, as Java's reader does. The
+    last of a name counts, but the first UNIQ_KEY: that of a batch may follow it (4.9)."""
     found: dict[str, str] = {}
     for pair in text.split("\x02"):
         name, _, value = pair.partition("\x01")
@@ -41,7 +41,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def write_properties(properties: Mapping[str, str]) -> str:
-    """The text for the wire. Raises SettingError for what cannot be told apart any more, or is too long."""
+    """Encode properties. Raises SettingError: a name or value has a separator in it, or all together are too long."""
     for name, value in properties.items():
         if not name or _SEPARATORS.search(name) or _SEPARATORS.search(value):
             raise SettingError("properties", {name: value}, "a name is not empty, and neither has the bytes 1 and 2")
@@ -57,7 +57,7 @@ COMPRESSED: Final = 0x1
 
 
 class StoredMessage:
-    """One message of a queue. Compare by identity; any thread."""
+    """One message of a queue. Compared by identity; any thread."""
 
     __slots__ = (
         "_properties",
@@ -113,13 +113,13 @@ class StoredMessage:
         self.prepared_offset = prepared_offset
         self.raw_body = raw_body
         self.raw_properties = raw_properties
-        #: Why it cannot be read, where that is known already.
+        #: Why the body cannot be read; None: not known to be unreadable.
         self.fault: Malformed | None = None
         self._properties: Mapping[str, str] | None = None
 
     @property
     def body(self) -> bytes:
-        """The body that the producer sent, decompressed at each call: kept, those of one pull would fill the memory.
+        """The body that the producer sent. Decompressed at each call: cached bodies of one pull could fill the memory.
 
         Raises:
             Malformed: the checksum or the compression is wrong.
@@ -134,19 +134,19 @@ class StoredMessage:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """All properties, the broker's own among them. Bytes that are no UTF-8 become U+FFFD, as in Java."""
+        """All properties, also the broker's. Bytes that are not UTF-8 become U+FFFD, as in Java."""
         if self._properties is None:
             self._properties = read_properties(self.raw_properties.decode("utf-8", "replace"))
         return self._properties
 
     @property
     def unique_key(self) -> str | None:
-        """The message's identity: it survives the producer's own retries and the broker's retry topics."""
+        """The message's UNIQ_KEY: the same in the producer's retries and in the broker's retry topics."""
         return self.properties.get(UNIQUE_KEY)
 
     @property
     def keys(self) -> str | None:
-        """The producer's keys, parted by blanks."""
+        """The producer's keys, separated by blanks."""
         return self.properties.get(KEYS)
 
     @property
@@ -156,12 +156,12 @@ class StoredMessage:
 
     @property
     def origin_topic(self) -> str:
-        """The topic that it was sent to; differs from `topic` for what came back through a retry topic."""
+        """The topic that the message was sent to. Differs from `topic` in a retry topic."""
         return self.properties.get(RETRY_TOPIC, self.topic)
 
     @property
     def message_id(self) -> str:
-        """The message's place in the cluster, as RocketMQ's tools take it: store host, port, physical offset;
+        """The message's position in the cluster, as RocketMQ's tools accept it: store host, port, physical offset;
         hexadecimal."""
         address, port = self.store_host
         return f"{address.hex()}{port & 0xFFFFFFFF:08x}{self.physical_offset & 0xFFFFFFFFFFFFFFFF:016x}".upper()
@@ -170,25 +170,25 @@ class StoredMessage:
         return f"StoredMessage({self.topic!r}, queue {self.queue_id}, offset {self.offset})"
 
 
-#: A body may not become larger: brokers take 4 MiB by default, so this leaves room for who has raised that.
+#: The largest body after decompression. Brokers accept 4 MiB by default; an operator may have raised that.
 MOST_BODY_BYTES: Final = 64 * 1024 * 1024
-#: Bytes of bodies, unpacked, that one poll may bring, and one body more: 250 kB on the wire may be gigabytes. The
-#: engine asks for more as soon as it has room.
+#: A poll ends when its unpacked bodies reach this many bytes, since 250 kB on the wire may be gigabytes. The engine
+#: polls again as soon as it has room.
 POLL_BYTES: Final = 4 * 1024 * 1024
 _EXTRA: Final = "rocketmq-codecs"
 _PIECE_BYTES: Final = 512
 
 
 def decompress(body: bytes, kind: int) -> bytes:
-    """The body as it was before.
+    """Decompress a body.
 
     Args:
         body: the compressed bytes.
-        kind: bits 8 to 10 of the message's sysFlag: 1 lz4, 2 zstd, 3 zlib; 0 is what clients before 5.0 wrote for zlib.
+        kind: bits 8 to 10 of the message's sysFlag: 1 lz4, 2 zstd, 3 zlib; 0: zlib by a client before 5.0.
 
     Raises:
-        Malformed: it is none of that kind, or would grow beyond MOST_BODY_BYTES.
-        MissingExtraError: the kind's package is not installed.
+        Malformed: not compressed in this way, or larger than MOST_BODY_BYTES.
+        MissingExtraError: the package for this kind is not installed.
     """
     reader = _READERS.get(kind)
     if reader is None:
@@ -214,7 +214,7 @@ def _lz4(body: bytes) -> bytes | None:
     reader = _package("lz4.frame", "lz4").LZ4FrameDecompressor()
     try:
         plain: bytes = reader.decompress(body, max_length=MOST_BODY_BYTES + 1)
-    except RuntimeError:  # that is what the package raises
+    except RuntimeError:  # the package raises no class of its own
         return None
     return plain if reader.eof or len(plain) > MOST_BODY_BYTES else None
 
@@ -224,7 +224,7 @@ def _zstd(body: bytes) -> bytes | None:
     reader = package.ZstdDecompressor(max_window_size=MOST_BODY_BYTES).decompressobj()
     plain = bytearray()
     try:
-        # It takes no bound for what it gives, so it gets little at a time: a block of at most 128 KiB needs 4 bytes.
+        # The package has no limit for its output, so it gets small pieces: 4 bytes may expand to a block of 128 KiB.
         for at in range(0, len(body), _PIECE_BYTES):
             plain += reader.decompress(body[at : at + _PIECE_BYTES])
             if reader.eof or len(plain) > MOST_BODY_BYTES:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def credentials_of(access_key: str | None, secret_key: str | None) -> Credentials | None:
-    """Of both keys; None where they are not given. Raises SettingError: a key is empty."""
+    """Credentials of two keys; None if they are not given. Raises SettingError: a key is empty."""
     if access_key is None or secret_key is None:
         return None
     return Credentials(access_key=access_key, secret_key=secret_key)
@@ -68,14 +68,14 @@ class Credentials:
 
 
 _UNUSED_S: Final = 60.0
-_REFRESH_S: Final = 3.0  # of one name server, in a refresh that nobody waits for
+_REFRESH_S: Final = 3.0  # the timeout for one name server, in an asynchronous refresh
 
 
 class Network:
     """The connections to servers by address, signed requests, typed answers. Any thread.
 
     Args:
-        namesrv: "host:port", several parted by ";".
+        namesrv: "host:port", several separated by ";".
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Network:
         self._lock = threading.Lock()
         self._connections: dict[str, Connection] = {}
         self._closed = False
-        self._first = random.randrange(len(self.name_servers))  # so that not all clients ask the same one
+        self._first = random.randrange(len(self.name_servers))  # spreads clients over the name servers
 
     def begin(
         self,
@@ -110,7 +110,7 @@ class Network:
         read: Callable[[Answer], T],
         on_answer: Callable[[T | SourceError], None],
     ) -> None:
-        """Ask without waiting; `on_answer` gets what `read` makes of the answer, or the error.
+        """Ask without waiting; `on_answer` gets the result of `read`, or the error.
 
         Raises as `Connection.begin`.
         """
@@ -129,29 +129,29 @@ class Network:
         self._connection(address).begin(self._signed(request), timeout_s, answered)
 
     def ask(self, address: str, request: Request, deadline: Deadline) -> Answer:
-        """Ask and wait; an answer of any code. Raises as `Connection.ask`."""
+        """Ask and wait; the answer may have any code. Raises as `Connection.ask`."""
         return _answer(request, address, self._connection(address).ask(self._signed(request), deadline))
 
     def ask_name_servers(self, request: Request, deadline: Deadline, read: Callable[[Answer], T]) -> T:
-        """Ask name servers in turn, and return the answer of the first that knows it.
+        """Ask name servers in turn, and return the first successful answer.
 
         Raises:
-            UnknownTopic: none knows the topic, and one at least has said so.
-            SourceError: one at least refused, and none did better.
-            SourceUnavailable: none answered; says why, for each. NotTrusted, where that is why for all of them.
+            UnknownTopic: none succeeded, and at least one does not know the topic.
+            SourceError: none succeeded, and at least one refused.
+            SourceUnavailable: none answered; has the reason for each. NotTrusted, if it is the reason for all.
         """
         refused: SourceError | None = None
         failed: list[SourceUnavailable] = []
         order = self._order()
         for asked, address in enumerate(order):
-            share = Deadline(deadline.left_s() / (len(order) - asked), self._clock)  # a silent one does not use up all
+            share = Deadline(deadline.left_s() / (len(order) - asked), self._clock)  # leaves time for the others
             try:
                 found = read(self.ask(address, request, share))
             except SourceFatal:
                 raise
             except SourceUnavailable as error:
                 failed.append(error)
-            except SourceError as error:  # one that was restarted knows topics only when the brokers have told it
+            except SourceError as error:  # a restarted name server does not know topics until brokers register
                 refused = error if refused is None or isinstance(error, UnknownTopic) else refused
             else:
                 self._first = self.name_servers.index(address)
@@ -164,9 +164,9 @@ class Network:
     def begin_name_servers(
         self, request: Request, read: Callable[[Answer], T], on_answer: Callable[[T | SourceError], None]
     ) -> None:
-        """Ask name servers without waiting; the answer is as of `ask_name_servers`. Raises SourceFatal."""
+        """Ask name servers without waiting; the result is as of `ask_name_servers`. Raises SourceFatal."""
         order = self._order()
-        unknown: list[UnknownTopic] = []  # one that was restarted knows topics only when the brokers have told it
+        unknown: list[UnknownTopic] = []  # a restarted name server does not know topics until brokers register
 
         def next_one(last: T | SourceError | None = None) -> None:
             if isinstance(last, UnknownTopic):
@@ -184,12 +184,12 @@ class Network:
         next_one()
 
     def broken(self, address: str) -> bool:
-        """Whether the last that is known of this server is a broken connection."""
+        """Whether the last connection to this server broke or failed."""
         found = self._connections.get(address)
         return found is not None and found.broken
 
     def keep(self, addresses: set[str]) -> None:
-        """End the connections to all others, once nobody has used them for a while."""
+        """End the connections to all other servers that were not used for 60 s."""
         wanted = addresses.union(self.name_servers)
         with self._lock:
             others = [each for address, each in self._connections.items() if address not in wanted]
@@ -245,7 +245,7 @@ def _answer(request: Request, address: str, command: Command) -> Answer:
 def ask_everyone(
     network: Network, addresses: Collection[str], request: Request, deadline: Deadline
 ) -> dict[str, SourceError]:
-    """Ask all of them and wait for all. Returns what went wrong, by address; empty = nothing."""
+    """Send a request to all addresses, and wait for all answers. Returns address -> error, for those that failed."""
     replies = ask_each(network, [(address, request) for address in addresses], deadline, _read)
     return {address: reply for address, reply in zip(addresses, replies, strict=True) if reply is not None}
 
@@ -253,8 +253,8 @@ def ask_everyone(
 def ask_each(
     network: Network, asked: Sequence[tuple[str, Request]], deadline: Deadline, read: Callable[[Answer], T]
 ) -> list[T | SourceError]:
-    """Ask servers by their addresses, all at once, and wait for all. Returns what was read of each answer, or why there
-    is none, in the order of `asked`."""
+    """Send (address, request) pairs all at once, and wait for all answers. Returns the result of `read`, or the error,
+    for each, in the order of `asked`."""
     answers: SimpleQueue[tuple[int, T | SourceError]] = SimpleQueue()
     found: dict[int, T | SourceError] = {}
     for number, (address, request) in enumerate(asked):

@@ -1,7 +1,7 @@
 """Requests about one queue: its offsets (14, 15, 29, 30, 31), and its messages (11).
 
-Only code 22 says that a group has no offset, and only if setZeroIfNotFound=false was asked. For a group without members
-brokers have code 1, as for any failure: the tools' request (203) tells them apart.
+Only code 22 says that a group has no offset, and only if the request has setZeroIfNotFound=false. For a group without
+members brokers answer code 1, as for any failure; only the tools' request (203) tells which.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 def query(queue: Partition, group: str) -> Request:
     """A group's committed offset."""
-    # Without setZeroIfNotFound=false a broker answers 0 for a group that has none, while the queue's head is in memory.
+    # Without setZeroIfNotFound=false a broker answers 0 for a group without an offset while the queue's head is in
+    # memory.
     fields = {"consumerGroup": group, **_of(queue), "setZeroIfNotFound": "false"}
     return Request(codes.Request.QUERY_CONSUMER_OFFSET, f"asking for the offset of {group} in {queue}", fields)
 
 
 def read_query(answer: Answer) -> int | None:
-    """None = the group has none (22, and nothing else says that). Raises SourceError."""
+    """The committed offset; None: the group has none (only code 22 says so). Raises SourceError."""
     if answer.code == codes.QUERY_NOT_FOUND:
         return None
     return answer.expect().number("offset")
@@ -44,9 +45,9 @@ def commit(queue: Partition, group: str, offset: int) -> Request:
 
 
 def read_commit(answer: Answer) -> None:
-    """Raises CommitIgnored, SourceError."""
+    """Check the answer to a commit. Raises CommitIgnored, SourceError."""
     answer.expect()
-    if answer.remark:  # what was applied has none
+    if answer.remark:  # the answer to a commit that was applied has none
         raise CommitIgnored(
             f"{answer.what} at {answer.address}: not applied, {answer.remark[:100]!r}: the next pull tells"
         )
@@ -63,13 +64,13 @@ def first(queue: Partition) -> Request:
 
 
 def at_time(queue: Partition, timestamp_ms: int) -> Request:
-    """The first offset stored at that time or later."""
+    """The first offset whose message was stored at this time or later."""
     fields = {**_of(queue), "timestamp": str(timestamp_ms)}
     return Request(codes.Request.SEARCH_OFFSET_BY_TIMESTAMP, f"asking for the offset of a time in {queue}", fields)
 
 
 def read_offset(answer: Answer) -> int:
-    """Raises SourceError."""
+    """The offset in an answer. Raises SourceError."""
     return answer.expect().number("offset")
 
 
@@ -79,7 +80,7 @@ def _of(queue: Partition) -> dict[str, str]:
 
 _COMMIT, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
 
-#: A suspended pull ends on a tick of 5 s, so it may last so much longer than asked for; and some.
+#: Added to a pull's timeout: a broker ends suspended pulls on a tick of 5 s, so one may last that much longer.
 PATIENCE_S: Final = 10.0
 
 
@@ -88,13 +89,13 @@ class PullRequest:
     """One pull.
 
     Args:
-        queue: to read.
-        group: for which; a group that the broker does not know is created by this, if it may be.
-        offset: the next one to read.
-        subscription: sent along, so that no heartbeat is needed; the broker compares tags by hash: compare again.
-        max_messages: a broker gives 32 at most by default, and 256 KiB.
-        suspend_s: how long the broker may wait for messages; 0 = it answers at once.
-        commit: an offset that the broker notes on the way; masters alone do.
+        queue: the queue to read.
+        group: the consumer group. The request creates it at the broker, if the broker allows that.
+        offset: the next offset to read.
+        subscription: sent along, so that no heartbeat is needed. The broker compares only hashes of tags.
+        max_messages: a broker returns 32 at most by default, and 256 KiB.
+        suspend_s: how long the broker may wait for messages; 0: it answers at once.
+        commit: an offset that a master commits with the pull; slaves do not.
     """
 
     queue: Partition
@@ -113,7 +114,7 @@ class PullRequest:
 
     @property
     def timeout_s(self) -> float:
-        """After which there is no answer."""
+        """Seconds after which no answer is expected any more."""
         return self.suspend_s + PATIENCE_S
 
 
@@ -122,8 +123,8 @@ class PullStatus(Enum):
 
     FOUND = "found"
     NONE_NEW = "none new"
-    NONE_MATCHED = "none matched"  #: messages were there, but not of these tags: go on from next_offset
-    MOVED = "moved"  #: the offset was outside of the log, or was reset: next_offset is where to go on
+    NONE_MATCHED = "none matched"  #: there are messages, but not with these tags: go on at next_offset
+    MOVED = "moved"  #: the offset is outside of the log, or was reset: go on at next_offset
 
 
 _STATUS: Final = {
@@ -147,8 +148,8 @@ class PullAnswer(NamedTuple):
     remark: str | None
 
     def is_reset(self, asked: int) -> bool:
-        """Whether somebody has reset the group, of an answer to a pull there: no code of its own tells it. A broker
-        moves an offset for two other reasons: one below the log to its beginning, one beyond it to either end."""
+        """Whether the answer to a pull at offset `asked` means a reset of the group. A reset has no code of its own:
+        brokers also answer MOVED for an offset below the log (to its beginning) and beyond it (to either end)."""
         if self.status is not PullStatus.MOVED:
             return False
         if asked < self.min_offset:
@@ -156,12 +157,12 @@ class PullAnswer(NamedTuple):
         return asked <= self.max_offset or self.next_offset not in (self.min_offset, self.max_offset)
 
     def messages(self) -> list[StoredMessage]:
-        """The messages, decoded by whoever calls. Raises Malformed."""
+        """Decode the messages. Raises Malformed."""
         return decode_messages(self.body) if self.status is PullStatus.FOUND else []
 
 
 def pull(request: PullRequest, *, of_master: bool) -> Request:
-    """The request to a master, or to a slave."""
+    """The pull request, to a master or to a slave."""
     bits = _SUBSCRIPTION
     if request.suspend_s > 0:
         bits |= _SUSPEND
@@ -184,9 +185,9 @@ def pull(request: PullRequest, *, of_master: bool) -> Request:
 
 
 def read_pull(answer: Answer, asked: int | None = None) -> PullAnswer:
-    """Raises SourceError for all but the four; and SourceUnavailable where nothing is found at the offset that was
-    asked for, and the broker would go on behind it: it cannot read its index there (OFFSET_FOUND_NULL), and leaves out
-    a file of it, 300,000 messages."""
+    """Read the answer to a pull. Raises SourceError for codes other than the four of `_STATUS`. Raises
+    SourceUnavailable if a broker finds nothing at the offset `asked` and would go on behind it: it cannot read its
+    index there (OFFSET_FOUND_NULL), and would skip one of its files, 300,000 messages."""
     answer.expect(*_STATUS)
     following = answer.number("nextBeginOffset")
     if answer.code == codes.PULL_NOT_FOUND and asked is not None and following > asked:

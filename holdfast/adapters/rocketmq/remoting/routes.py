@@ -1,8 +1,8 @@
-"""Where a topic's queues are: what a name server answers, and what is known of it.
+"""Routes: the queues of topics and the addresses of brokers, as name servers report them.
 
-A name server that was restarted knows a topic, or some of its brokers, only when they have told it (30 s): a refresh
-that finds nothing changes nothing for ten minutes, and a broker that no route names is remembered for as long, to
-commit there. Those minutes are counted only while name servers answer: an outage of theirs says nothing.
+A restarted name server knows topics and brokers only after the brokers have registered (30 s). Therefore a refresh that
+does not find a topic changes nothing for ten minutes, and a broker that is in no route any more is remembered for as
+long, to commit there. These minutes count only while name servers answer.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ if TYPE_CHECKING:
     from holdfast.timing import Clock, Deadline
 
 _LEAST_BETWEEN_S: Final = 1.0  # two refreshes of a topic, however many connections break
-#: A broker that no route names any more, and a topic that no name server knows, are remembered so long: name servers
-#: forget a broker that is down, and all of them when they are restarted, while what was read from it is still to be
-#: committed there.
+#: How long a broker without a route, and a topic that no name server knows, are remembered. Name servers forget a
+#: broker that is down, and a restarted one forgets all, while records read from the broker must still be committed.
 _REMEMBERED_S: Final = 600.0
-#: Between two answers of name servers no more than this counts as time in which they answered.
+#: The time between two answers of name servers counts up to this much as time in which they answered.
 _LONGEST_S: Final = 60.0
-_MOST_QUEUES: Final = 65536  # of a topic on one broker; a number from outside decides how much is allocated
+_MOST_QUEUES: Final = 65536  # of a topic on one broker; bounds the allocation by a number from the network
 
 
 class QueueData(NamedTuple):
@@ -52,13 +51,14 @@ class Route:
 
     topic: str
     queue_datas: tuple[QueueData, ...]
-    #: Broker's name to its members' addresses, 0 being the master's.
+    #: Broker's name -> its addresses by broker id; 0 is the master.
     brokers: Mapping[str, Mapping[int, str]]
-    #: A name server's own configuration of ordered topics; seldom there.
+    #: The name server's order configuration of the topic; rarely set.
     ordered: str | None = None
 
     def queues(self, *, read: bool = True) -> list[Partition]:
-        """The queues that may be read, or those that may be written: fewer while queues are being removed."""
+        """The queues that may be read, or those that may be written. The latter are fewer while queues are being
+        removed."""
         return sorted(
             Partition(self.topic, number, data.broker)
             for data in self.queue_datas
@@ -102,17 +102,18 @@ class Routes:
         self._network, self._max_age_s, self._clock = network, max_age_s, clock
         self._lock = threading.Lock()
         self._routes: dict[str, tuple[Route, float]] = {}
-        #: The time for which name servers have answered, and when the last answer came. Ages of what follows go by it.
+        #: Seconds for which name servers have answered so far, and the time of the last answer. The ages below are
+        #: measured in these seconds.
         self._heard_s, self._heard_at = 0.0, clock.now()
-        #: Brokers by the newest route that named them; with the age at which one did last.
+        #: Broker -> (addresses by id in the newest route that has it, age of that route).
         self._brokers: dict[str, tuple[Mapping[int, str], float]] = {}
-        #: Topics that no name server knows; with the age at which that was said first since one knew them.
+        #: Topic that no name server knows -> age of the first such answer since one knew it.
         self._missing: dict[str, float] = {}
         self._began: dict[str, float] = {}
         self._doubted_at = float("-inf")
 
     def route(self, topic: str, deadline: Deadline, *, fresh: bool) -> Route:
-        """Known, or asked for now. Raises UnknownTopic, SourceError."""
+        """The known route, or requested now. Raises UnknownTopic, SourceError."""
         if not fresh and topic in self._routes and (known := self.known(topic)) is not None:
             return known
         try:
@@ -124,7 +125,7 @@ class Routes:
         return found
 
     def ask(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Route | SourceError]:
-        """Ask for the routes of all of these now, at once: each with its own answer, or why there is none. Waits."""
+        """Request the routes of these topics, all at once. Each topic has its own route or error. Waits."""
         answers: SimpleQueue[tuple[str, Route | SourceError]] = SimpleQueue()
         for topic in topics:
             read, note = partial(read_route, topic), partial(_put, answers, topic)
@@ -144,24 +145,24 @@ class Routes:
         }
 
     def known(self, topic: str) -> Route | None:
-        """The newest one known; begins a refresh where it is old or in doubt. Never waits."""
+        """The newest known route; begins a refresh if it is old or in doubt. Never waits."""
         known = self._routes.get(topic)
         if known is None or self._stale(known[1]):
             self._refresh(topic)
         return None if known is None else known[0]
 
     def doubt(self) -> None:
-        """A broker's connection broke: what is known may be wrong."""
+        """Note that a broker's connection broke, so known routes may be wrong."""
         self._doubted_at = self._clock.now()
 
     def brokers(self) -> dict[str, Mapping[int, str]]:
-        """The brokers that the newest routes name: names to addresses by id."""
+        """The brokers in the newest routes: name -> addresses by id."""
         with self._lock:
             named = {name for route, _ in self._routes.values() for name in route.brokers}
             return {name: members for name, (members, _) in self._brokers.items() if name in named}
 
     def addresses(self, broker: str) -> Mapping[int, str]:
-        """A broker's members, also of one that no route names just now; empty = it is not known."""
+        """A broker's addresses by id, also if no route has the broker now; empty: it is not known."""
         known = self._brokers.get(broker)
         return {} if known is None else known[0]
 
@@ -180,7 +181,7 @@ class Routes:
             )
 
     def _answered(self, topic: str, result: Route | SourceError) -> None:
-        # An error leaves what is known: a name server that was restarted knows no topic for up to 30 s.
+        # An error leaves the known route: a restarted name server knows no topic for up to 30 s.
         if isinstance(result, UnknownTopic):
             self._note_missing(topic)
         elif not isinstance(result, SourceError):
@@ -206,7 +207,7 @@ class Routes:
 
     # ---- under the lock
     def _hear(self, now: float) -> float:
-        """A name server has answered; the age at which it did."""
+        """Note that a name server has answered. Returns the age of that answer."""
         self._heard_s += min(now - self._heard_at, _LONGEST_S)
         self._heard_at = now
         return self._heard_s

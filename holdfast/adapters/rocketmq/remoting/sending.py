@@ -1,6 +1,6 @@
-"""Sending messages: 310, 320, and 36, which gives one back to the broker for a later try.
+"""Sender: requests 310 and 320, which send messages, and 36, which sends one back to the broker for a later delivery.
 
-A broker works on several requests of one connection at once: two messages sent without waiting may change places.
+A broker works on several requests of one connection at once: two messages sent without waiting may be reordered.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class Message:
     """A message to send.
 
     Args:
-        topic: the queue's that it is sent to.
+        topic: the topic of the queue that it is sent to.
         body: any bytes; 4 MiB at most by default.
         tags: one tag, for subscriptions.
-        keys: for the broker's index: one, or several without blanks in them.
-        properties: the user's own, and UNIQ_KEY where the sender has made the message's identity itself.
-        delay_level: 0 = at once; 1 to 18 as the broker's messageDelayLevel says (1 s ... 2 h).
+        keys: for the broker's index: one key, or several without blanks.
+        properties: the user's own, and UNIQ_KEY if the caller has made one.
+        delay_level: 0: at once; 1 to 18: as the broker's messageDelayLevel says (1 s ... 2 h).
         flag: the user's own number.
-        sys_flag: bits of RocketMQ: 0x301 for a body that is compressed with zlib already.
+        sys_flag: RocketMQ's bits: 0x301 for a body that is already compressed with zlib.
 
     Raises:
-        SettingError: something the protocol cannot carry.
+        SettingError: the protocol cannot carry a value.
     """
 
     topic: str
@@ -65,7 +65,7 @@ class Message:
             raise SettingError("delay_level", self.delay_level, f"0 (at once) to {_HIGHEST_DELAY}")
 
     def stamped(self) -> dict[str, str]:
-        """All properties, with an identity."""
+        """All properties, with a UNIQ_KEY."""
         stamped = {UNIQUE_KEY: "", **self.properties}
         if not stamped[UNIQUE_KEY]:
             stamped[UNIQUE_KEY] = uuid.uuid4().hex.upper()
@@ -80,7 +80,7 @@ class Message:
 
 
 class SendStatus(Enum):
-    """How safe it is; stored it is in all of them."""
+    """How safely a message is stored. With each of these it is on the master."""
 
     OK = codes.SUCCESS
     FLUSH_DISK_TIMEOUT = codes.FLUSH_DISK_TIMEOUT
@@ -89,21 +89,21 @@ class SendStatus(Enum):
 
 
 class Sent(NamedTuple):
-    """Where a message went. A delayed one has the place of its wait, not of its topic."""
+    """The position of a sent message. For a delayed one, the position where it waits, not that in its topic."""
 
     status: SendStatus
     queue: Partition
     offset: int
-    message_id: str  #: by its place in the log; several parted by commas for a batch
-    unique_key: str  #: likewise
+    message_id: str  #: from its position in the commit log; for a batch several, separated by commas
+    unique_key: str  #: for a batch several, separated by commas
 
 
 class Sender:
-    """Sends through a client, to masters. Any thread. No answer means that the message may have been stored.
+    """Sends through a client, to masters. Any thread. Without an answer the message may have been stored.
 
     Args:
-        client: its connections are used; it stays the caller's to close.
-        group: the producer's, as brokers and tools show it.
+        client: its connections are used; the caller closes it.
+        group: the producer group, as brokers and tools show it.
     """
 
     def __init__(self, client: RemotingClient, group: str = "CLIENT_INNER_PRODUCER") -> None:
@@ -122,12 +122,13 @@ class Sender:
         *,
         timeout_s: float = 5.0,
     ) -> None:
-        """Send without waiting. Of two sends that are under way at once, either may be stored first."""
+        """Send without waiting. Two sends that are under way at once may be stored in any order."""
         request, keys = self._one(queue, message)
         self._client.begin_master(queue, request, timeout_s, lambda answer: _read(queue, keys, answer), on_answer)
 
     def send_batch(self, queue: Partition, messages: Sequence[Message], deadline: Deadline) -> Sent:
-        """Store several in one go, all or none: of one topic, not delayed. Raises SourceError, SettingError."""
+        """Store several messages of one topic in one request, all or none; not delayed. Raises SourceError,
+        SettingError."""
         request, keys = self._several(queue, messages)
         return _read(queue, keys, self._client.ask_master(queue, request, deadline))
 
@@ -153,18 +154,19 @@ class Sender:
         delay_level: int = 0,
         max_reconsume_times: int = 16,
     ) -> None:
-        """Give a message back: it comes again on the group's retry topic, and past the most tries on its dead letters'.
+        """Send a message back: the broker delivers it again on the group's retry topic, and after the last delivery
+        puts it into the group's dead letter topic.
 
         Args:
-            broker: that has the message.
-            group: that consumes it. For one that the broker does not know it does nothing, and says that all is well.
-            message: as it was pulled.
+            broker: the broker that has the message.
+            group: the group that consumes it. If the broker does not know it, it acknowledges and does nothing.
+            message: the message as it was pulled.
             deadline: for the answer.
-            delay_level: 0 = longer with each try; 1 to 18; below 0 = to the dead letters at once.
-            max_reconsume_times: how often at most.
+            delay_level: 0: longer with each delivery; 1 to 18; below 0: to the dead letters at once.
+            max_reconsume_times: the most deliveries.
 
         Raises:
-            SourceError: it was not taken.
+            SourceError: the broker has not accepted it.
         """
         fields = as_fields(
             {
@@ -198,7 +200,7 @@ class Sender:
             stamped = each.stamped()
             keys.append(stamped[UNIQUE_KEY])
             parts.append((each.body, write_properties(stamped), each.flag))
-        # The batch as a whole has properties too; Java gives it an identity of its own.
+        # The batch as a whole has properties too; Java gives it a UNIQ_KEY of its own.
         whole = Message(queue.topic, encode_batch(parts))
         fields = self._fields(queue, whole, write_properties(whole.stamped()), batch=True)
         what = f"sending {len(messages)} to {queue}"
@@ -209,7 +211,7 @@ class Sender:
             {
                 "a": self.group,
                 "b": queue.topic,
-                "c": "TBW102",  # the topic whose settings one is made with that does not exist yet, where brokers do so
+                "c": "TBW102",  # the template for topics that do not exist, if the broker creates topics
                 "d": 4,
                 "e": queue.number,
                 "f": message.sys_flag,

@@ -1,4 +1,4 @@
-"""Dead letters in a RocketMQ topic, read and sent back: `tools.ports.DeadLetterTool`."""
+"""Reads dead letters from a RocketMQ topic and replays them: `tools.ports.DeadLetterTool`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
     from holdfast.timing import Deadline
     from holdfast.tools.ports import Outgoing
 
-#: The first part of the names of what is remembered of a replay.
+#: The group of a replay: the prefix of names under which its progress is kept.
 REPLAY = "holdfast-replay"
 _ATTEMPT_S = 5.0
 _ORIGIN = f"{PREFIX}origin-topic"
 
 
 class RocketMQDeadLetterTool(TopicView):
-    """One thread. A dead letter topic that an old broker made cannot be read (perm 2): it needs perm 6."""
+    """Reads and replays letters. One thread. Old brokers create dead letter topics with perm 2, which cannot be read:
+    they need perm 6."""
 
     def __init__(self, connect: Callable[[], RemotingClient]) -> None:
         super().__init__(connect, REPLAY)
@@ -43,8 +44,7 @@ class RocketMQDeadLetterTool(TopicView):
     def read(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
     ) -> Iterator[Sequence[Record]]:
-        """Each queue from its start up to its end, no more bodies at once than a consumer's poll has. Raises
-        SourceError."""
+        """Read each queue from its start to its end, in pieces of at most a consumer's poll. Raises SourceError."""
         for queue, messages in self.messages(starts, ends, patience_s):
             letters, size = list[Record](), 0
             for each in messages:
@@ -56,12 +56,12 @@ class RocketMQDeadLetterTool(TopicView):
             yield letters
 
     def send(self, letters: Sequence[Outgoing], deadline: Deadline) -> Sequence[DeadLetterError | None]:
-        """Send one after the other, each under the UNIQ_KEY that it has: where a consumer has handled the one, it skips
-        a copy."""
+        """Send letters one after the other, each with its UNIQ_KEY: a consumer that has handled the message skips a
+        copy."""
         return [self._send(letter, deadline) for letter in letters]
 
     def readers(self, topic: str, deadline: Deadline) -> Sequence[str]:
-        """Groups that have members or an offset there, by all brokers."""
+        """Groups that have members or an offset in the topic, from all brokers. Raises SourceError."""
         brokers = Admin(self.client).cluster(deadline).brokers.values()
         asked = [(each[codes.MASTER], readers_of(topic)) for each in brokers if codes.MASTER in each]
         found: set[str] = set()
@@ -72,12 +72,12 @@ class RocketMQDeadLetterTool(TopicView):
         return sorted(found - {REPLAY})
 
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:  # noqa: ARG002 - as of the port
-        """Not asked: topics of that kind (5.x, cleanup.policy=COMPACTION) are rare, and read by pull alone."""
+        """Returns False without a request: compacted topics (5.x, cleanup.policy=COMPACTION) are rare."""
         return False
 
     def _send(self, letter: Outgoing, deadline: Deadline) -> DeadLetterError | None:
         answer = self._try(letter, letter.letter.headers, deadline)
-        # Its topic took the record without what a letter adds.
+        # The topic has accepted the record without the headers that a letter adds.
         bare = tuple(theirs(letter.letter.headers))
         return self._try(letter, bare, deadline) if isinstance(answer, LetterTooLarge | _Unfit) else answer
 
@@ -88,7 +88,7 @@ class RocketMQDeadLetterTool(TopicView):
         try:
             message = as_message(letter.letter, letter.topic, sent_on(headers), self._keys)
             self._delivery.send([message], deadline, batch=not message.body, queue=letter.partition)
-        except ValueError as error:  # SettingError too: what cannot be stored
+        except ValueError as error:  # also SettingError: the message cannot be stored
             return _Unfit(f"{what}: {error}")
         except SourceError as error:
             return failure(error, what)
@@ -96,12 +96,12 @@ class RocketMQDeadLetterTool(TopicView):
 
 
 class _Unfit(DeadLetterRefused):
-    """No broker can store it as it is."""
+    """No broker can store the letter as it is."""
 
 
 def _record(queue: Partition, message: StoredMessage) -> Record:
-    """Letters that the broker itself has written say where they were born as a retry does. Of one that cannot be read
-    the value is what there is of it."""
+    """A letter as a record. Letters that the broker itself has written have their origin topic in RETRY_TOPIC. The
+    value of an unreadable message is its raw body."""
     headers = headers_of(message.raw_properties)
     names = dict(headers)
     if _ORIGIN not in names and (born := names.get(RETRY_TOPIC)) is not None:

@@ -1,8 +1,8 @@
-"""A group at RocketMQ from the side: a `GroupViews` by requests of tools and the plan in the store.
+"""RocketMQGroupViews: a view of a RocketMQ group for tools, from brokers' answers and the plan in the store.
 
-Brokers know who is connected and what the group subscribes to. Who reads which queue only the clients know: they are
-asked through their broker, and those of RocketMQ's own kind answer. Members that holdfast coordinates do not need to:
-their plan is in the store.
+Brokers know the connected clients and the group's subscription. Only clients know which queues they read: they are
+asked through their broker, and RocketMQ's own clients answer. For members that holdfast coordinates, the plan in the
+store has the queues.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-#: A broker waits 10 s for a member that does not know the question.
+#: The time for answers of members. A broker waits 10 s for a client that does not support the request.
 _MEMBER_S: Final = 3.0
 
 
 class RocketMQGroupViews:
-    """One thread.
+    """Views of one group. One thread.
 
     Args:
-        connect: makes the client; closed here.
-        group: which.
-        coordinator: keeps the group's plan, where holdfast's own members are in it; the caller's to close.
+        connect: makes the client, which is closed here.
+        group: the consumer group.
+        coordinator: keeps the plan, if the group has holdfast's members; the caller closes it.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class RocketMQGroupViews:
         self._queues = QueueViews(self._client, group)
 
     def view(self, deadline: Deadline, *, topics: Collection[str] = ()) -> GroupView:
-        """The group now. See `GroupViews.view`. Raises StoreError too, where there is a coordinator."""
+        """The group now; see `GroupViews.view`. With a coordinator, raises StoreError too."""
         notes: list[str] = []
         masters = {
             name: members[codes.MASTER]
@@ -109,14 +109,14 @@ class RocketMQGroupViews:
         )
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client.close()
 
     # ---- the group
     def _connections(
         self, masters: Mapping[str, str], deadline: Deadline, notes: list[str]
     ) -> dict[str, GroupConnections]:
-        """By broker; those without members are absent."""
+        """Broker -> the group there. Brokers without members are left out."""
         return self._ask(masters, connections(self.group), read_connections, deadline, notes)
 
     def _topics(self, masters: Mapping[str, str], deadline: Deadline, notes: list[str]) -> set[str]:
@@ -132,7 +132,7 @@ class RocketMQGroupViews:
         deadline: Deadline,
         notes: list[str],
     ) -> dict[str, T]:
-        """All masters the same; see `_known`."""
+        """Send the same request to all masters; see `_known`."""
         asked = [(address, request) for address in masters.values()]
         replies = ask_each(self._client.network, asked, _share(deadline), read)
         return _known(dict(zip(masters, replies, strict=True)), notes)
@@ -146,7 +146,7 @@ class RocketMQGroupViews:
         *,
         coordinated: bool,
     ) -> list[MemberView]:
-        """The members that no plan in the store has."""
+        """The members that are not in the plan in the store."""
         found: dict[str, tuple[str, GroupMember]] = {}
         connections: Counter[str] = Counter()
         for broker, known in seen.items():
@@ -191,7 +191,7 @@ class RocketMQGroupViews:
 
 
 def _coordinated(planned: GroupState | None, seen: Mapping[str, GroupConnections]) -> list[MemberView]:
-    """The members of the plan in the store."""
+    """The members in the plan in the store."""
     if planned is None:
         return []
     addresses = {each.client_id: each.address for known in seen.values() for each in known.members}
@@ -219,12 +219,12 @@ def _state(members: Collection[MemberView], planned: GroupState | None) -> str:
 
 
 def _share(deadline: Deadline, at_most_s: float | None = None) -> Deadline:
-    """Of what is left, so that a broker that is silent leaves time to ask the others for the rest."""
+    """Half of the time that is left, so that a silent broker leaves time for further requests."""
     return Deadline(deadline.left_s(at_most_s) / 2)
 
 
 def _known(replies: Mapping[str, T | SourceError | None], notes: list[str]) -> dict[str, T]:
-    """The brokers' answers, by the brokers' names. Raises SourceError: none answered, or one refuses the
+    """Broker -> answer. Errors of single brokers become notes. Raises SourceError: none answered, or one refuses the
     credentials."""
     faults = {name: reply for name, reply in replies.items() if isinstance(reply, SourceError)}
     for name, fault in faults.items():

@@ -1,4 +1,4 @@
-"""A look at what a LeasedSource would find, without joining its group: for a check before a deployment."""
+"""LeasedSourceLook: checks the servers and topics of a LeasedSource without joining its group, before a deployment."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from holdfast.plugin.retrying.keeping import Flaw
     from holdfast.timing import Deadline
 
-#: A topic that nobody has: its route is asked for to be answered at all.
+#: A topic that does not exist. A request for its route shows whether the proxy answers.
 _NO_TOPIC = "holdfast-asks-whether-you-answer"
 
 
 class LeasedSourceLook:
-    """`tools.ports.SourceLook`: by the proxy. One thread; a question takes `request_timeout_s` at most.
+    """`tools.ports.SourceLook` through the proxy. One thread; each request takes `request_timeout_s` at most.
 
     Args:
-        source: it need not be open.
+        source: the source; it need not be open.
     """
 
     default_port = None
@@ -43,11 +43,11 @@ class LeasedSourceLook:
         return f"RocketMQ's proxy at {self.addresses} answers"
 
     def configuration(self) -> Configured:
-        """Judged when the source was made: there is no other client's to judge."""
+        """Nothing to check: the source has validated its settings at construction."""
         return Configured()
 
     def partitions(self, topic: str, deadline: Deadline) -> int:  # noqa: ARG002 - the client has a bound of its own
-        """How many queues a topic has that can be read. Raises UnknownTopic and other SourceErrors."""
+        """The number of a topic's readable queues. Raises UnknownTopic and other SourceErrors."""
         return self._client.queues(topic)
 
     def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:  # noqa: ARG002 - as it is called

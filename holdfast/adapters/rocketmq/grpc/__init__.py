@@ -1,4 +1,5 @@
-"""RocketMQ 5 by message, over rocketmq-python-client: `pip install 'holdfast[rocketmq5]'`. Imported without it too."""
+"""RocketMQ 5 message by message, through rocketmq-python-client: `pip install 'holdfast[rocketmq5]'`. The import works
+without that package."""
 
 from holdfast.adapters.rocketmq.grpc.source import LeasedSource
 

@@ -1,9 +1,9 @@
-"""Questions to brokers about a group, before its first message is asked for: the proxy tells none of it.
+"""Checks a group at the brokers before its first poll, since the proxy does not report these faults.
 
-- A group with retryMaxTimes below 0 gets no message at all: the proxy puts each one into %DLQ%group at its first
-  delivery (seen on 5.5.0). Classic clients take -1 for "for ever".
-- A new group begins at the first message of a queue only where that has the offset 0 and is still in the broker's
-  memory; else at the last one (PopMessageProcessor.getInitOffset). No setting of a client changes that.
+- A group with retryMaxTimes below 0 gets no message: the proxy puts each one into %DLQ%group at its first delivery
+  (observed on 5.5.0). For classic clients, -1 means no limit.
+- A new group begins at the first message of a queue only if that has offset 0 and is still in the broker's memory; else
+  at the last message (PopMessageProcessor.getInitOffset). No client setting changes that.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.rocketmq")
 
-#: Queues that one line names.
+#: The most queues that a log line names.
 _TOLD = 4
 
 
 class NothingDelivered(SourceError):
-    """A setting of the group puts each message into the dead letters before anybody gets it."""
+    """A setting of the group makes the proxy put each message into the dead letters before a handler gets it."""
 
 
 def look_at_group(client: RemotingClient, group: str, topics: Sequence[str], deadline: Deadline) -> None:
-    """Ask the brokers of these topics about the group, as far as they answer.
+    """Check the group at the brokers of these topics. Brokers that do not answer are skipped.
 
     Raises:
-        UnknownGroup: a broker does not have it, and makes none.
-        NothingDelivered: see there.
+        UnknownGroup: a broker does not have the group, and does not create it.
+        NothingDelivered: the group's retryMaxTimes is below 0.
     """
     try:
         queues = [queue for topic in topics for queue in client.route(topic, deadline).queues()]
@@ -71,7 +71,7 @@ def _check_times(group: str, broker: str, times: int | None) -> None:
 
 
 def _passed_over(client: RemotingClient, group: str, queue: Partition, deadline: Deadline) -> int:
-    """How many messages a group does not get that is new to this queue. Raises SourceError."""
+    """How many messages a group that is new to this queue does not get; 0 if it is not new. Raises SourceError."""
     if client.query_offset(queue, group, deadline) is not None or not (first := client.min_offset(queue, deadline)):
         return 0
     return client.max_offset(queue, deadline) - 1 - first

@@ -1,4 +1,4 @@
-"""ByMessage: messages one by one, by whichever client. It knows neither gRPC nor a package."""
+"""ByMessage: a source of messages with leases, by any client. Independent of gRPC and of any package."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _CLOSE_STEP_S = 0.05
 
 
 class ByMessage:
-    """A LeasedSource. Threads of its own poll; nothing that it is asked for blocks the loop.
+    """A LeasedSource (see `plugin.ports`). Threads of its own poll, so that no call blocks the loop.
 
     Args:
-        config: what to take.
-        connect: makes the client, for these topics.
-        runtime: the machine.
+        config: which messages to take, and for how long.
+        connect: makes the client for a list of topics.
+        runtime: clock and threads.
     """
 
     def __init__(self, config: Wanted, connect: Callable[[Collection[str]], Proxy], runtime: Runtime) -> None:
@@ -51,12 +51,12 @@ class ByMessage:
 
     @property
     def lease_s(self) -> float:
-        """How long a message stays hidden after it came or was renewed."""
+        """How long a message stays hidden after its delivery or renewal, in seconds."""
         return float(self._wanted.invisible_s)
 
     @property
     def in_group(self) -> bool:
-        """Whether the proxy has answered a poll: what this process may do was right then."""
+        """Whether the proxy has answered a poll: this user had the permissions then."""
         return self._client is not None and self._receiving.let_in
 
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
@@ -74,11 +74,11 @@ class ByMessage:
         self._receiving.tend()
 
     def admitted(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Before the first message is asked for. Raises SourceError, StoreError: this process may not consume."""
+        """A hook before the first poll. Raises SourceError, StoreError: this process may not consume."""
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Return the messages that have come. Raises SourceError where none has: the error that the polls met, each 30
-        s while it lasts."""
+        """Return the messages that have arrived. If there are none, raises the SourceError that polls met, every 30 s
+        while it lasts."""
         leases = self._leases
         self._receiving.wanted()
         leases.repeat()
@@ -110,44 +110,45 @@ class ByMessage:
         )
 
     def _take(self, at_most: int) -> list[Taken]:
-        """So many at most, unpacked one by one: no more bodies than one poll may bring, and one body more."""
+        """Take at most this many messages, unpacked one by one until their bodies reach `POLL_BYTES`."""
         found: list[Taken] = []
         room = POLL_BYTES
         while len(found) < at_most and room > 0 and (some := self._leases.take(1)):
             [(number, packed)] = some
             found.append(Taken(number, delivery := packed.unpacked()))
-            # How much was unpacked in vain is not known.
+            # An unknown number of bytes was unpacked before a fault.
             room = 0 if packed.packed and delivery.fault is not None else room - len(delivery.body)
         return found
 
     def identity(self, record: Record) -> str:
-        """UNIQ_KEY and the checksum of the body."""
+        """The message's identity: UNIQ_KEY and the checksum of the body."""
         return identity_of((record.header(UNIQUE_KEY) or b"").decode(), record.value or b"")
 
     def extend(self, records: Sequence[Record]) -> None:
-        """Begin to renew these and what waits, as far as it is due; look whether topics are on other brokers by now."""
+        """Begin to renew the leases of these records and of waiting messages that are due; poll brokers that have got
+        the topics since."""
         self._leases.renew(record.offset for record in records)
         self._leases.repeat()
         self._receiving.tend()
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Begin it. Replies with as many as came too late since the last call."""
+        """Begin to acknowledge. Returns as many records as acknowledgements came too late since the last call."""
         self._leases.done(record.offset for record in records)
         return records[: self._leases.late(len(records))]
 
     def release(self, records: Iterable[Record]) -> None:
-        """Begin to give them back: they come again after some four seconds, the least that the broker can do."""
+        """Begin to give records back: the broker delivers them again after about four seconds, its minimum."""
         self._leases.back(record.offset for record in records)
 
     def drain(self) -> None:
-        """Give back what waits, and what polls under way still bring."""
+        """Give back waiting messages, and those that polls under way still bring."""
         self._receiving.stop()
         self._leases.drain()
 
     def close(self, deadline: Deadline) -> None:
-        """Wait for polls under way, 5 s at most, and for what is owed, then end the client. Idempotent.
+        """Wait for polls under way, 5 s at most, and for unanswered acknowledgements; close the client. Idempotent.
 
-        A poll that is cancelled loses what is on its way to us: nobody would have that before `invisible_s` are over.
+        A poll is not cancelled: messages on their way to it would reach no member before `invisible_s` have passed.
         """
         client, self._client = self._client, None
         if client is None:
@@ -164,7 +165,7 @@ class ByMessage:
         if trouble is None:
             return
         now = self._runtime.now()
-        # A name server may be about to learn a topic; and rights that were there are a slip that somebody mends.
+        # A name server may not know a topic yet. A permission that was there before is missing only for a while.
         passes = isinstance(trouble, UnknownTopic) or (isinstance(trouble, NotAuthorised) and self._receiving.let_in)
         if not trouble.retriable and not passes:
             raise trouble

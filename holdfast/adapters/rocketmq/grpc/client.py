@@ -1,11 +1,12 @@
-"""Client: a SimpleConsumer of rocketmq-python-client. The only place that knows that package, with `packages.py`.
+"""Client: wraps a SimpleConsumer of rocketmq-python-client. Only this file and `packages.py` use that package.
 
-Polls go through its own calls. Acknowledgements and renewals are asked by requests made here, over its connection and
-with its signature: its `ack_async` and `change_invisible_duration_async` reply nothing, a refused renewal leaves an
-empty receipt in the message, and one request acknowledges many (a quarter of the time, measured).
+Polls use the package's own calls. Acknowledgements and renewals are requests made here, over its connection and with
+its signature. Its `ack_async` and `change_invisible_duration_async` return no result, and a refused renewal leaves an
+empty receipt in the message. A request made here also acknowledges many messages at once (a quarter of the time,
+measured).
 
-The package is imported with another module in the place of `rocketmq.v5.log`: its own opens a file under the user's
-home and calls `logging.config.dictConfig`, which closes the handlers of the application.
+The package is imported with a replacement for its module `rocketmq.v5.log`, which opens a file under the user's home
+and calls `logging.config.dictConfig`, which closes the application's handlers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 #: The proxy's shortest long poll (grpcClientConsumerMinLongPollingTimeoutMillis); less is refused with 40018.
 _POLL_S = 5
-#: At the start: how long a topic may be unknown (a name server that has just started), and between two questions.
+#: At the start: how long a topic may be unknown (a name server may have just started), and the time between two tries.
 UNKNOWN_S, _AGAIN_S = 5.0, 0.3
 #: apache.rocketmq.v2.Permission: READ, READ_WRITE.
 _READABLE = (2, 4)
@@ -48,10 +49,10 @@ _client_log = logging.getLogger("rocketmq-python-client")
 
 
 class Client:
-    """`open`, `renew`, `receive` and `close` block; the rest does not. Any thread."""
+    """A consumer at a proxy. `open`, `renew`, `receive` and `close` block; the other methods do not. Any thread."""
 
     def __init__(self, config: GrpcConfig, topics: Collection[str], clock: Clock) -> None:
-        """Raises MissingExtraError, ClientUnusable."""
+        """Import the package. Raises MissingExtraError, ClientUnusable."""
         self._config, self._topics, self._clock = config, sorted(topics), clock
         load()
         self._requests = load_grpc("rocketmq.grpc_protocol")
@@ -60,7 +61,7 @@ class Client:
         self._closed = False
 
     def open(self, deadline: Deadline) -> None:
-        """Connect, and see that the topics are there. Raises SourceError."""
+        """Connect, and check that the topics exist. Raises SourceError."""
         unknown = Deadline(deadline.left_s(UNKNOWN_S), self._clock)
         while True:
             try:
@@ -74,10 +75,10 @@ class Client:
             self._clock.sleep(deadline.left_s(_AGAIN_S))
 
     def renew(self) -> None:
-        """Another consumer instead of the one that there is. Raises SourceError: then that one stays.
+        """Replace the consumer by a new one. Raises SourceError: then the old one stays.
 
-        A consumer does not get over a restart of the proxy: it sends its settings again after five minutes only, and
-        until then each poll is refused (seen).
+        A consumer does not recover from a restart of the proxy: it sends its settings again only after five minutes,
+        and until then the proxy refuses each poll (observed).
         """
         old = fresh = self._start()
         try:
@@ -87,12 +88,12 @@ class Client:
             _end(old)
 
     def places(self) -> list[PollTarget]:
-        """Where to poll, by the newest routes; without waiting, once it is open. Raises SourceError."""
+        """The topics and brokers to poll, from the newest routes. Does not wait, once open. Raises SourceError."""
         with faults.read("looking for brokers"):
             return [PollTarget(topic, broker) for topic in self._topics for broker in self._consumer.brokers(topic)]
 
     def receive(self, place: PollTarget, at_most: int) -> list[Delivery]:
-        """Poll for 5 s at most, unless there is something. Raises SourceError."""
+        """Poll: return as soon as there are messages, after 5 s at most. Raises SourceError."""
         with faults.read(f"receiving from {place.topic} on {place.broker}"):
             found = self._consumer.poll(*place, at_most, self._config.invisible_s)
         return [_delivery(each) for each in found]
@@ -128,14 +129,14 @@ class Client:
         self._ask(call, delivery, request, read=read, unknown=unknown, answer=lambda each: answer(*each))
 
     def close(self) -> None:
-        """End it: polls under way end at once. What is on its way to them is lost until its lease ends."""
+        """Close; polls under way end at once. Messages on their way to them are delivered again after their lease."""
         with self._lock:
             self._closed = True
             consumer, self._consumer = self._consumer, None
         _end(consumer)
 
     def queues(self, topic: str) -> int:
-        """How many of a topic's queues can be read. Needs no `open`, and joins nothing. Raises SourceError."""
+        """The number of a topic's readable queues. Needs no `open`, and joins no group. Raises SourceError."""
         made = self._made()
         try:
             found = self._route(made, topic)
@@ -181,7 +182,7 @@ class Client:
         return consumer
 
     def _route(self, consumer: Any, topic: str) -> Any:  # noqa: ANN401 - the client has no types
-        """Ask for the topic's queues: the client's own call hides what the proxy answers. Raises SourceError."""
+        """Request a topic's queues. The package's own call hides the proxy's answer. Raises SourceError."""
         request = self._requests.QueryRouteRequest()
         request.topic.name, request.topic.resource_namespace = topic, self._config.namespace
         what = f"looking for topic {topic!r} at {self._config.endpoints}"
@@ -218,7 +219,7 @@ class Client:
         def answered(asked: Future[Any]) -> None:
             try:
                 verdict = read(asked.result())
-            except Exception as error:  # noqa: BLE001 - whatever it is: no answer
+            except Exception as error:  # noqa: BLE001 - any error means that there is no answer
                 _log.debug("%s: %s", call, error)
                 verdict = unknown
             answer(verdict)
@@ -231,8 +232,8 @@ class Client:
 
 
 def load() -> ModuleType:
-    """Import the package, but for its module that sets logging up: that one makes ~/logs/rocketmq_python, writes there,
-    and closes the handlers of the application. Its loggers speak by the name "rocketmq-python-client" instead.
+    """Import the package without its module for logging, which creates ~/logs/rocketmq_python, writes there, and closes
+    the application's handlers. Its messages go to the logger "rocketmq-python-client" instead.
 
     Raises MissingExtraError, ClientUnusable.
     """
@@ -248,27 +249,28 @@ def _end(consumer: Any) -> None:  # noqa: ANN401 - the client has no types
     try:
         if consumer is not None:
             consumer.shutdown()
-    except Exception as error:  # noqa: BLE001 - it is of no use any more, whatever it says
+    except Exception as error:  # noqa: BLE001 - the consumer is not used any more
         _log.warning("closing rocketmq-python-client: %s", error)
 
 
 def _consumer_class(package: ModuleType) -> Any:  # noqa: ANN401 - the client has no types
-    """A SimpleConsumer whose polls say where: its own go round topics and queues, so that of two polls both may wait at
-    one topic, and none at the other. A poll of any queue is one of all queues of its broker (seen on 5.5.0)."""
+    """Make a subclass of SimpleConsumer whose polls name topic and broker. The package's own polls take topics and
+    queues in turn, so that two polls may both wait at one topic, and none at the other. A poll of any queue polls all
+    queues of its broker (observed on 5.5.0)."""
 
     class Polling(package.SimpleConsumer):  # type: ignore[name-defined,misc]
         def greeted(self, timeout_s: float) -> bool:
-            """Wait until the proxy knows the consumer: polls before that fail."""
+            """Wait until the proxy has the consumer's settings: earlier polls fail. Returns whether it has."""
             return bool(self._init_settings_event.wait(timeout_s))
 
         def _Client__heartbeat_callback(self, future: Future[Any], endpoints: Any) -> None:  # noqa: ANN401, N802
-            """Call the client's own callback, which raises after it has logged: then Python logs it once more, with its
-            traceback."""
+            """Log a failed heartbeat. The package's own callback logs and then raises, so that Python logs the error
+            once more, with its traceback."""
             if (error := future.exception()) is not None:
                 _client_log.warning("heartbeat to %s: %s", endpoints, error)
 
         def brokers(self, topic: str) -> dict[str, Any]:
-            """Of each broker that serves the topic one queue."""
+            """Broker -> one of its queues, for each broker that has the topic."""
             found: dict[str, Any] = {}
             for queue in self._retrieve_topic_route_data(topic).message_queues:
                 if queue.is_readable() and queue.is_master_broker():
@@ -276,12 +278,13 @@ def _consumer_class(package: ModuleType) -> Any:  # noqa: ANN401 - the client ha
             return found
 
         def _Consumer__handle_receive_message_response(self, responses: Sequence[Any], queue: Any) -> Any:  # noqa: ANN401, N802
-            """Read a poll as the client does; there one message that cannot be read fails all that came with it."""
+            """Read a poll's answer as the package does, except that there one unreadable message fails all others."""
             read = super()._Consumer__handle_receive_message_response
             return _read_each(package, responses, lambda: read(responses, queue))
 
         def poll(self, topic: str, broker: str, at_most: int, invisible_s: int) -> Any:  # noqa: ANN401
-            """Blocks for `await_duration`, unless there is something. KeyError: the broker serves that no more."""
+            """Poll; blocks until there are messages, for `await_duration` at most. Raises KeyError: the broker does not
+            have the topic any more."""
             queue = self.brokers(topic)[broker]
             request = self._receive_req(topic, queue, at_most, False, invisible_s, self.await_duration)
             return self._receive(queue, request, self.client_configuration.request_timeout + self.await_duration)
@@ -290,10 +293,11 @@ def _consumer_class(package: ModuleType) -> Any:  # noqa: ANN401 - the client ha
 
 
 def _read_each(package: ModuleType, responses: Sequence[Any], read: Callable[[], Sequence[Any]]) -> Sequence[Any]:
-    """The messages of a poll: `packed` = its body is left as it came, `fault` says why one cannot be read.
+    """The messages of a poll, each with two more attributes. `packed`: its body is still compressed. `fault`: the error
+    if it cannot be read, else None.
 
-    The client would unpack all bodies at once, and ask nobody how large they become: some hundred kilobytes of a poll
-    may be gigabytes. And where one cannot be read, it fails the whole poll: that would bring the same again and again,
+    The package would unpack all bodies at once, without a limit: some hundred kilobytes may become gigabytes. It would
+    also fail the whole poll because of one unreadable message. The same messages would be delivered again and again,
     until the proxy puts all of them into the dead letters.
     """
     sent = [each.message for each in responses if each.HasField("message")]
@@ -317,19 +321,19 @@ def _read_each(package: ModuleType, responses: Sequence[Any], read: Callable[[],
 def _fault(package: ModuleType, message: Any) -> Exception | None:  # noqa: ANN401 - protobuf's
     try:
         package.Message().fromProtobuf(message)
-    except Exception as error:  # noqa: BLE001 - its own, which has no type
+    except Exception as error:  # noqa: BLE001 - the package raises errors without a class of their own
         _leave_as_it_is(message)
         return error
     return None
 
 
 def _leave_as_it_is(message: Any) -> None:  # noqa: ANN401 - protobuf's
-    """Let the client read the body as it came."""
+    """Make the package leave the body compressed."""
     message.system_properties.body_encoding = _IDENTITY
 
 
 def _delivery(message: Any) -> Delivery:  # noqa: ANN401 - the client has no types
-    """Properties by the names that RocketMQ gives them."""
+    """Convert a message. Properties get RocketMQ's own names."""
     headers = [(name, value.encode()) for name, value in message.properties.items()]
     keys = " ".join(sorted(message.keys))
     headers += [(name, value.encode()) for name, value in ((KEYS, keys), (TAGS, message.tag)) if value]

@@ -11,43 +11,43 @@ from holdfast.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: What the proxy takes: minInvisibleTimeMillsForRecv and maxInvisibleTimeMills of its configuration, as delivered.
+#: The proxy's default limits: minInvisibleTimeMillsForRecv and maxInvisibleTimeMills of its configuration.
 _SHORTEST_S, _LONGEST_S = 10, 12 * 3600
 _ANY_TAG = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Settings of a LeasedSource: what it takes, and for how long."""
+    """Settings of a LeasedSource: which messages it takes, and for how long."""
 
     #: The consumer group.
     group: str
-    #: How long a message is hidden from others after it came or was renewed, in whole seconds.
+    #: How long a message is hidden from other members after its delivery or renewal, in whole seconds.
     invisible_s: int = 30
-    #: Messages in the process (received, waiting, running, not acknowledged) from which on no more are asked for. What
-    #: is on its way then may overshoot it by 32 a topic and broker.
+    #: With this many messages in the process (received, waiting, running, not acknowledged), no more are requested.
+    #: Polls under way may exceed it by 32 for each topic and broker.
     in_flight: int = 128
-    #: By topic: "*", or tags as in "paid || refunded".
+    #: Topic -> "*", or tags as in "paid || refunded".
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcConfig(Wanted):
-    """How to reach the proxy, and how much to take of it.
+    """All settings of a LeasedSource.
 
     Raises:
         SettingError: a value that cannot work.
     """
 
-    #: Of the proxy: "host:port", several separated by semicolons.
+    #: The proxy's addresses: "host:port", several separated by semicolons.
     endpoints: str
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
     namespace: str = ""
     tls: bool = False
-    #: Name servers, for dead letters alone.
+    #: Name servers, for dead letters and for checks of the group.
     namesrv: str | None = None
-    #: How long the proxy may take to answer anything but a long poll, in whole seconds.
+    #: The timeout of all requests except long polls, in whole seconds.
     request_timeout_s: int
 
     def __post_init__(self) -> None:
@@ -79,5 +79,5 @@ class GrpcConfig(Wanted):
         object.__setattr__(self, "tags", MappingProxyType(dict(self.tags)))
 
     def expression(self, topic: str) -> str:
-        """The tags that are wanted of a topic."""
+        """The tags of a topic's subscription."""
         return self.tags.get(topic, _ANY_TAG)

@@ -1,4 +1,4 @@
-"""Values between the client and the rest: a delivery, a verdict, a place, and what is asked. No I/O."""
+"""Values and protocols between the client and the source: Delivery, Verdict, PollTarget, Asks, Proxy. No I/O."""
 
 from __future__ import annotations
 
@@ -24,33 +24,32 @@ class Delivery(NamedTuple):
     topic: str
     #: UNIQ_KEY: the same in each delivery of a message, and in each copy that a producer's retry has stored.
     message_id: str
-    #: The receipt: what an acknowledgement, a renewal and a return name. Each renewal gives another.
+    #: The receipt, which acknowledgements, renewals and returns name. Each renewal gives a new one.
     receipt: str
-    #: The proxy that delivered it, as the client has it.
+    #: The proxy that delivered it, as an object of the client.
     endpoints: Any
     body: bytes
     #: The message group (FIFO), or the message's keys.
     key: bytes | None
     headers: Sequence[tuple[str, bytes]]
-    #: When the producer made it, in milliseconds since 1970.
+    #: When the producer created it, in milliseconds since 1970.
     born_ms: int
-    #: 1 = the first.
+    #: The number of this delivery; 1: the first.
     attempt: int
-    #: Why it cannot be read: its body is what there is of it.
+    #: Why it cannot be read; then `body` has the raw bytes.
     fault: Exception | None = None
-    #: The body is as its producer has compressed it.
+    #: The body is still compressed.
     packed: bool = False
-    #: The checksum of the body as it came: another message may have the same name.
+    #: The checksum of the body as received. It tells messages apart whose producer has used a UNIQ_KEY twice.
     crc: int = 0
 
     @property
     def name(self) -> tuple[str, str, int]:
-        """The name that tells messages apart."""
+        """The identity of the message, the same in all deliveries."""
         return self.topic, self.message_id, self.crc
 
     def unpacked(self) -> Delivery:
-        """Return the delivery with its body as it was before its producer compressed it; or with a `fault`, and the
-        body as it came."""
+        """Return the delivery with its body decompressed; or with a `fault` and the raw body."""
         if not self.packed or self.fault is not None:
             return self
         try:
@@ -60,34 +59,34 @@ class Delivery(NamedTuple):
 
 
 class Verdict(Enum):
-    """The broker's answer about one delivery."""
+    """The broker's answer to a request about one delivery."""
 
     DONE = "done"
-    OVER = "over"  #: its lease had ended: the message comes again, or is done by another delivery
-    UNKNOWN = "unknown"  #: no answer, or one that says nothing about it: it may have been done
+    OVER = "over"  #: the lease had ended: the message is delivered again, or another delivery of it is done
+    UNKNOWN = "unknown"  #: no answer, or an inconclusive one: the request may have taken effect
 
 
 class PollTarget(NamedTuple):
-    """Where one poll looks: all queues of a topic on one broker."""
+    """The target of one poll: all queues of a topic on one broker."""
 
     topic: str
     broker: str
 
 
 class Asks(Protocol):
-    """Requests to the broker about deliveries. Never blocks; the answers come on another thread."""
+    """Requests to the broker about deliveries. They never block; answers come on another thread."""
 
     def begin_acknowledge(self, deliveries: Sequence[Delivery], answer: Callable[[Sequence[Verdict]], None]) -> None:
-        """Deliveries of one topic and proxy. The answer has a verdict for each."""
+        """Acknowledge deliveries of one topic and proxy. The answer has a verdict for each, in order."""
         ...
 
     def begin_change(self, delivery: Delivery, hidden_s: int, answer: Callable[[Verdict, str], None]) -> None:
-        """Hide it for so long from now on. The answer has the new receipt, where it is done."""
+        """Hide the message for `hidden_s` seconds from now on. With DONE, the answer has the new receipt."""
         ...
 
 
 def _unpacked(body: bytes) -> bytes:
-    """By zlib, or by gzip, which may be several parts. Raises Malformed: it is neither, or would grow too large."""
+    """Decompress zlib, or gzip, which may have several parts. Raises Malformed: it is neither, or too large."""
     parts: list[bytes] = []
     left, rest = MOST_BODY_BYTES, body
     while rest or not parts:
@@ -106,24 +105,24 @@ def _unpacked(body: bytes) -> bytes:
 
 
 class Proxy(Asks, Protocol):
-    """A consumer's client, as a source needs it. `open`, `renew`, `receive` and `close` block. Any thread."""
+    """The client of a consumer. `open`, `renew`, `receive` and `close` block. Any thread."""
 
     def open(self, deadline: Deadline) -> None:
-        """Connect, and see that the topics are there. Raises SourceError."""
+        """Connect, and check that the topics exist. Raises SourceError."""
         ...
 
     def renew(self) -> None:
-        """Another connection instead of the one that there is. Raises SourceError: then that one stays."""
+        """Replace the connection by a new one. Raises SourceError: then the old one stays."""
         ...
 
     def places(self) -> Sequence[PollTarget]:
-        """Where to poll, as far as known. Raises SourceError."""
+        """The topics and brokers to poll, as far as known. Raises SourceError."""
         ...
 
     def receive(self, place: PollTarget, at_most: int) -> Sequence[Delivery]:
-        """Poll for a while, unless there is something. Raises SourceError."""
+        """Poll: return as soon as there are messages, or after a while. Raises SourceError."""
         ...
 
     def close(self) -> None:
-        """End it: polls under way end at once."""
+        """Close; polls under way end at once."""
         ...

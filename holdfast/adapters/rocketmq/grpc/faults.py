@@ -1,4 +1,4 @@
-"""Answers of the proxy and of gRPC as holdfast's errors. By codes and statuses, never by texts."""
+"""Converts answers of the proxy and errors of gRPC into holdfast's errors: by codes and statuses, never by texts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MESSAGE_NOT_FOUND = 40401
 _TOPIC_NOT_FOUND = 40402
 #: Unauthorised, forbidden.
 _CLOSED_TO_US = frozenset({40100, 40300})
-#: The request itself cannot be served, now or ever: a setting, a version, a topic that is gone. Not 40018, "the time
-#: remaining is not enough for polling": our polls leave more, so one was late, as on a machine that is busy.
+#: The request can never succeed: a setting, a version, a topic that is gone. 40018, "the time remaining is not enough
+#: for polling", is not among them: holdfast's polls leave more time, so such a poll was delayed by a busy machine.
 _REFUSED = frozenset({40001, 40002, 40003, 40010, 40011, 40015, 40200, 50100, 50500, 50501, 50502})
-#: Packages whose errors a call of the client raises; those of futures are among Python's.
+#: The packages of errors that a call of the client raises. Errors of futures are Python's.
 _CLIENTS = frozenset({"builtins", "concurrent", "asyncio", "grpc", "google", "rocketmq"})
-#: gRPC's own: the proxy wants credentials, or others.
+#: gRPC's statuses for missing or wrong credentials.
 _GRPC_CLOSED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
 
 
@@ -35,15 +35,20 @@ def nothing_there(code: int) -> bool:
 
 
 def verdict_of(code: int) -> Verdict:
-    """Read a status as the verdict on one delivery."""
+    """The verdict on one delivery, from a status code."""
     if code == OK:
         return Verdict.DONE
     return Verdict.OVER if code == _INVALID_RECEIPT_HANDLE else Verdict.UNKNOWN
 
 
 def verdicts_of(code: int, entries: Mapping[str, int], receipts: Sequence[str]) -> list[Verdict]:
-    """Read the statuses of one acknowledgement of several, by their receipts: each one's own, where all of them have
-    one. They come in another order than they were asked in, where the proxy acknowledges in batches (enableBatchAck).
+    """The verdicts on the deliveries of one acknowledgement. If each receipt has an entry with a status, that counts;
+    else the status of the whole. Entries may be in another order than the request (with enableBatchAck).
+
+    Args:
+        code: the status of the whole acknowledgement.
+        entries: receipt -> status.
+        receipts: the receipts in the order of the request.
     """
     if code in {OK, _MULTIPLE_RESULTS, _INVALID_RECEIPT_HANDLE} and all(each in entries for each in receipts):
         return [verdict_of(entries[each]) for each in receipts]
@@ -51,7 +56,7 @@ def verdicts_of(code: int, entries: Mapping[str, int], receipts: Sequence[str]) 
 
 
 def refusal(code: int, words: str, what: str) -> SourceError:
-    """A status that is not OK."""
+    """The error for a status that is not OK."""
     said = f"{what}: the proxy answers {code} ({words})"
     if code in _CLOSED_TO_US:
         return NotAuthorised(f"{said}: check access_key and secret_key, and what they may do")
@@ -62,8 +67,8 @@ def refusal(code: int, words: str, what: str) -> SourceError:
 
 @contextmanager
 def read(what: str) -> Iterator[None]:
-    """Raises SourceError for what a call of the client raises. What is neither the client's, gRPC's nor Python's was
-    raised into it by a signal handler, such as a job's time limit: that is the caller's, and no answer of the proxy."""
+    """Convert errors of a call of the client into SourceError. An error that is not the client's, gRPC's or Python's
+    was raised by a signal handler, such as a job's time limit, and passes unchanged."""
     try:
         yield
     except SourceError:
@@ -75,7 +80,7 @@ def read(what: str) -> Iterator[None]:
 
 
 def failure(error: BaseException, what: str) -> SourceError:
-    """Read an error that the client raised: gRPC's errors have a `code()`, its own a `code`."""
+    """The SourceError for an error of the client. gRPC's errors have a `code()`, the client's own a `code`."""
     code = getattr(error, "code", None)
     if callable(code):
         name = getattr(code(), "name", "")

@@ -1,15 +1,15 @@
-"""Leases: which messages this process has, by which receipts, and what is owed to the broker about each. No I/O.
+"""Leases: the messages in this process, their receipts, and the requests that are due for each. No I/O.
 
-A message is *waiting* (received), then *out* (with the engine), then settled: acknowledged or given back, as far as the
-broker answers. Each delivery has a receipt. What RocketMQ 5.5.0 does was measured:
+A message is *waiting* (received), then *out* (with the engine), then acknowledged or given back, if the broker answers.
+Each delivery has a receipt. RocketMQ 5.5.0 behaves so (measured):
 
-- Two renewals by one receipt are both accepted, and then the message is delivered twice. So each receipt has one
-  request under way at most, and after a renewal without an answer it is not renewed again: it ends by itself, and what
-  comes again is known as the same message, here (by its name) or at another member (by its claim).
-- A renewal gives a new receipt. An acknowledgement by the old one is accepted and has no effect.
-- An acknowledgement may be repeated: it is accepted again, or its lease is over.
-- A message that is done is in `Leases._book` until the broker has said so without a doubt: what comes again of it is
-  acknowledged under the receipt that it came with. A dead letter gives its claim back, so nothing else would know.
+- It accepts two renewals with the same receipt, and then delivers the message twice. Therefore a receipt has at most
+  one request under way, and after a renewal without an answer it is not renewed again. Its lease ends, and the next
+  delivery is recognised as the same message: here by its name, at another member by its claim.
+- A renewal gives a new receipt. An acknowledgement with the old one is accepted and has no effect.
+- An acknowledgement may be repeated: it is accepted again, or refused because the lease has ended.
+- A message that is done stays in `Leases._book` until the broker has confirmed it without doubt. If it is delivered
+  again, the new receipt is acknowledged. A dead letter gives its claim back, so only the book would know it.
 """
 
 from __future__ import annotations
@@ -33,54 +33,55 @@ if TYPE_CHECKING:
 #: When an acknowledgement without an answer is repeated.
 _AGAIN = Retry(attempts=1_000_000_000, wait_initial_s=0.2, wait_max_s=5.0, jitter_s=0.2)
 _UNANSWERED = RuntimeError("no answer")
-#: How many messages are remembered that are done here and may come again.
+#: How many messages are remembered that are done and may be delivered again.
 _REMEMBERED = 10_000
-#: Of messages in one acknowledgement.
+#: The most messages in one acknowledgement.
 _TOGETHER = 32
 
 
 class Leases:
-    """Any thread: the loop's, those that receive, and the client's own, which brings answers."""
+    """The state of all leases. Any thread: the loop's, those that receive, and the client's, which brings answers."""
 
     def __init__(self, asks: Asks, lease_s: int, runtime: Runtime) -> None:
         self._asks, self._lease_s, self._clock, self._chance = asks, lease_s, runtime, runtime.random
-        #: Under its lock all that follows. Nothing is asked under it.
+        #: Guards the fields below. No request is sent while it is held.
         self.changed = runtime.condition()
         self._numbers = count(1)
         self._waiting: deque[Message] = deque()
         self._by_number: dict[int, Message] = {}
         self._by_name: dict[Name, Message] = {}
-        #: Done here, and not known to be done at the broker, newest last: what comes again of these is acknowledged.
+        #: Messages that are done here, and maybe not at the broker -> acknowledgements that are not answered; newest
+        #: last. Further deliveries of them are acknowledged.
         self._book: OrderedDict[Name, int] = OrderedDict()
-        #: Receipts that are to be acknowledged, in their order, and those that are being given back.
+        #: Receipts to acknowledge, in order, and those that are being given back.
         self._owed: dict[Receipt, None] = {}
         self._returning: set[Receipt] = set()
         self._draining = False
-        #: Messages whose acknowledgement came too late, until the engine has heard of it.
+        #: Messages whose acknowledgement came too late, until `late` returns them.
         self._late = 0
-        #: Since the start: deliveries that were acknowledged without the engine, and leases that ended before their
-        #: message was taken.
+        #: Since the start: deliveries acknowledged without the engine, and leases that ended before their message was
+        #: taken.
         self.repeated = self.lapsed = 0
 
     @property
     def load(self) -> int:
-        """Messages in the process, and acknowledgements that are owed."""
+        """The number of messages in the process, and of acknowledgements without an answer."""
         return len(self._by_name) + len(self._owed)
 
     @property
     def size(self) -> int:
-        """Bytes of the bodies, as they came, of messages in the process."""
+        """Bytes of the bodies of messages in the process, as received."""
         with self.changed:
             return sum(len(message.newest.delivery.body) for message in self._by_name.values())
 
     @property
     def settled(self) -> bool:
-        """Whether the broker has answered whatever was asked of it."""
+        """Whether the broker has answered all acknowledgements and returns."""
         return not self._owed and not self._returning
 
-    # ---- what comes
+    # ---- messages
     def arrived(self, deliveries: Iterable[Delivery], asked_at: float) -> None:
-        """Args: asked_at: when they were asked for, by our clock: before that no lease of theirs began."""
+        """Take received deliveries. `asked_at`: when the poll was sent, by our clock; their leases began later."""
         back, done = [], []
         with self.changed:
             for delivery in deliveries:
@@ -104,7 +105,7 @@ class Leases:
         self._return(back)
 
     def take(self, at_most: int) -> list[Taken]:
-        """The next messages for the engine. One whose lease is over, or nearly so, is none of them."""
+        """The next messages for the engine, without those whose lease has ended or is about to."""
         found: list[Taken] = []
         back: list[Receipt] = []
         with self.changed:
@@ -121,9 +122,9 @@ class Leases:
         self._return(back)
         return found
 
-    # ---- what is asked
+    # ---- requests
     def renew(self, numbers: Iterable[int]) -> None:
-        """Renew the leases of these and of what waits, as far as a third of one is used up."""
+        """Renew the leases of these messages and of the waiting ones, once 0.3 of the lease has passed."""
         with self.changed:
             now = self._clock.now()
             messages = [self._by_number[number] for number in numbers if number in self._by_number]
@@ -139,7 +140,7 @@ class Leases:
             self._renew(receipt)
 
     def done(self, numbers: Iterable[int]) -> None:
-        """Acknowledge these, and whatever comes of them again."""
+        """Acknowledge these messages, and further deliveries of them."""
         ask = []
         with self.changed:
             for number in numbers:
@@ -157,7 +158,7 @@ class Leases:
         self._acknowledge(ask)
 
     def back(self, numbers: Iterable[int]) -> None:
-        """Give these back: another may have them at once."""
+        """Give these messages back, so that another member may get them."""
         receipts: list[Receipt] = []
         with self.changed:
             for number in numbers:
@@ -168,7 +169,7 @@ class Leases:
         self._return(receipts)
 
     def drain(self) -> None:
-        """Nothing more is taken: give back what waits, and what is still to come."""
+        """Take no more messages: give back the waiting ones, and those that polls under way still bring."""
         with self.changed:
             self._draining = True
             receipts = [receipt for message in self._waiting for receipt in message.receipts]
@@ -179,20 +180,20 @@ class Leases:
         self._return(receipts)
 
     def repeat(self) -> None:
-        """Repeat acknowledgements that had no answer, as they come due."""
+        """Repeat acknowledgements without an answer, when they are due."""
         with self.changed:
             now = self._clock.now()
             due = [each for each in self._owed if each.again_at <= now]
         self._acknowledge(due)
 
     def wait(self, timeout_s: float) -> None:
-        """Until something has come or was answered."""
+        """Wait until a message or an answer has come."""
         with self.changed:
             if not self._waiting:
                 self.changed.wait(timeout_s)
 
     def late(self, at_most: int) -> int:
-        """How many acknowledgements came after their lease had ended, of those that this has not told yet."""
+        """How many acknowledgements came after their lease had ended; each is counted in one call."""
         with self.changed:
             late = min(self._late, at_most)
             self._late -= late
@@ -222,7 +223,7 @@ class Leases:
         self._asks.begin_change(receipt.delivery, self._lease_s, answer)
 
     def _return(self, receipts: Iterable[Receipt]) -> None:
-        """Best effort and once: by a receipt in doubt it would be a second renewal."""
+        """Give back, once, best effort. A receipt in doubt is left out: it would be a second renewal."""
         ask = []
         with self.changed:
             now = self._clock.now()
@@ -244,7 +245,8 @@ class Leases:
         return answer
 
     def _acknowledge(self, receipts: Iterable[Receipt]) -> None:
-        """Now, or by the answer to what is under way. Another thread may have asked, and had its answer, already."""
+        """Acknowledge now, or once the request under way is answered. Receipts that another thread has acknowledged are
+        left out."""
         with self.changed:
             ask = [each for each in receipts if each in self._owed and not each.asking]
             for receipt in ask:
@@ -272,7 +274,7 @@ class Leases:
         return answer
 
     def _closed(self, receipt: Receipt, verdict: Verdict) -> None:
-        """The broker has answered the acknowledgement. Where another delivery may be on its way, it is remembered."""
+        """Note the broker's answer to an acknowledgement. The message is remembered if it may be delivered again."""
         self._owed.pop(receipt, None)
         name = receipt.delivery.name
         self._book[name] -= 1

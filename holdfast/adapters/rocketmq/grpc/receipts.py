@@ -1,6 +1,7 @@
-"""A message in the process, and its receipts. State alone: `Leases` decides, under its lock.
+"""Messages in the process and their receipts. Only state: `Leases` changes it, under its lock.
 
-A lease counts from when the poll was *sent*: its answer may have waited in this process, which may have been frozen.
+A lease counts from the time at which the poll was *sent*: the answer may have waited in this process, which may have
+been stopped.
 """
 
 from __future__ import annotations
@@ -12,33 +13,33 @@ if TYPE_CHECKING:
 
 
 class Taken(NamedTuple):
-    """A message for the engine; the number is its own as long as it is in the process."""
+    """A message for the engine. The number identifies it as long as it is in the process."""
 
     number: int
     delivery: Delivery
 
 
 class Receipt:
-    """One delivery, as long as anything may be asked about it."""
+    """One delivery, with the state of its lease and of the request under way."""
 
     __slots__ = ("again_at", "asking", "back", "delivery", "done", "doubtful", "since", "tries", "until")
 
     def __init__(self, delivery: Delivery, asked_at: float, lease_s: float) -> None:
         self.delivery = delivery
-        #: By our clock: when the lease was asked for (it began at the broker later than that), and when it may be over.
+        #: By our clock: when the lease was requested (it begins at the broker later), and when it may have ended.
         self.since, self.until = asked_at, asked_at + lease_s
-        #: A request about it is under way.
+        #: A request with this receipt is under way.
         self.asking = False
-        #: A renewal of it had no answer.
+        #: A renewal has got no answer.
         self.doubtful = False
-        #: It is to be acknowledged, or given back.
+        #: The receipt is to be acknowledged; to be given back.
         self.done = self.back = False
-        #: Acknowledgements without an answer, and when the next one is due.
+        #: The number of acknowledgements without an answer, and the time of the next one.
         self.tries, self.again_at = 0, 0.0
 
 
 class Message:
-    """One message in the process, with its receipts: it came again where the lease of one had ended."""
+    """One message in the process, with its receipts: several if it was delivered again after its lease had ended."""
 
     __slots__ = ("number", "receipts")
 
@@ -47,10 +48,10 @@ class Message:
 
     @property
     def newest(self) -> Receipt:
-        """The delivery that came last."""
+        """The receipt of the last delivery."""
         return self.receipts[-1]
 
     def forget_over(self, now: float) -> None:
-        """Leave out those whose lease is over, but for the newest."""
+        """Drop receipts whose lease has ended, except the newest."""
         if len(self.receipts) > 1:
             self.receipts = [each for each in self.receipts[:-1] if each.until > now] + self.receipts[-1:]

@@ -1,9 +1,9 @@
-"""Receiving: threads that poll, one for each topic and broker, as long as the app asks and there is room.
+"""Receiving: threads that poll, one for each topic and broker, while the app polls and there is room.
 
-- rocketmq-python-client polls topics and queues in turn, so that of two polls both may wait at one topic and none at
-  the other: ours say where. One poll of any queue is one of all queues of its broker.
-- After a restart of the proxy the client polls in vain for five minutes (its settings are sent no sooner): it is made
-  anew after five seconds without an answer.
+- rocketmq-python-client polls topics and queues in turn, so that two polls may both wait at one topic, and none at the
+  other. Here each poll names topic and broker. A poll of any queue polls all queues of its broker.
+- After a restart of the proxy the client polls in vain for five minutes, until it sends its settings again. Therefore
+  it is replaced after five seconds without an answer.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.grpc.leases import Leases
     from holdfast.runtime import Runtime, Thread
 
-#: Messages that one poll may bring: the proxy gives no more.
+#: The most messages of one poll; the proxy returns no more.
 _BATCH = 32
-#: Bytes of bodies in the process, as they came, from which on no more are asked for. A poll under way may bring 32
-#: messages more, each as large as the broker takes it.
+#: With this many bytes of bodies in the process, as received, no more messages are requested. A poll under way may
+#: bring 32 messages more, each as large as the broker accepts.
 _MOST_BYTES = 64 * 1024 * 1024
-#: Who has not asked for so long wants nothing for now: what came would only wait for its lease to end.
+#: If the app has not polled for this long, no messages are requested: they would only wait, and their leases end.
 _WANTED_S = 1.0
 _LOOK_S = 0.1
-#: After so long without an answer to any poll the client is made anew.
+#: The time without an answer to any poll after which the client is replaced.
 _RENEW_S = 5.0
 
 
 class Receiving:
-    """`wanted`, `tend` and `trouble` belong to the loop's thread."""
+    """The polling threads. `wanted`, `tend` and `trouble` are for the loop's thread."""
 
     def __init__(self, client: Proxy, leases: Leases, config: Wanted, runtime: Runtime) -> None:
         self._client, self._leases, self._config, self._runtime = client, leases, config, runtime
@@ -43,17 +43,17 @@ class Receiving:
         self._over = runtime.event()
         self._wanted_at = runtime.now()
         self._trouble: SourceError | None = None
-        #: A poll was answered: what this process may do was right then.
+        #: The proxy has answered a poll: this user had the permissions then.
         self.let_in = False
-        #: Where topics are; a thread whose place is none of them ends.
+        #: The topics and brokers to poll; a thread for any other ends.
         self._places: Sequence[PollTarget] = ()
-        #: Since when no poll has been answered, or the client was made anew.
+        #: The time since which no poll was answered, or at which the client was replaced; None: polls are answered.
         self._ill_since: float | None = None
         self._renewing = False
         self._lock = runtime.lock()
 
     def tend(self) -> None:
-        """Poll wherever the topics are by now. Raises SourceError."""
+        """Start threads for all topics and brokers of the newest routes. Raises SourceError."""
         self._places = self._client.places()
         for place in self._places:
             thread = self._threads.get(place)
@@ -62,16 +62,16 @@ class Receiving:
                 self._threads[place] = self._runtime.spawn(partial(self._run, place), name)
 
     def wanted(self) -> None:
-        """The app asks for messages."""
+        """Note that the app polls."""
         self._wanted_at = self._runtime.now()
 
     def trouble(self) -> SourceError | None:
-        """The error since this was last asked for."""
+        """The last error since the previous call; None: there was none."""
         found, self._trouble = self._trouble, None
         return found
 
     def stop(self) -> None:
-        """Ask for nothing more; polls under way may still bring something."""
+        """Send no more polls; polls under way may still bring messages."""
         self._over.set()
 
     @property
@@ -80,7 +80,7 @@ class Receiving:
         return not any(thread.is_alive() for thread in self._threads.values())
 
     def join(self, timeout_s: float) -> None:
-        """Once the client is closed, they end."""
+        """Wait for the threads, which end once the client is closed."""
         for thread in self._threads.values():
             thread.join(timeout_s)
 

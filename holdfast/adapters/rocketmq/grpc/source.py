@@ -1,4 +1,4 @@
-"""LeasedSource: RocketMQ 5 by message, over gRPC: its settings, its client and its dead letters."""
+"""LeasedSource: consumes RocketMQ 5 message by message, over gRPC. Joins settings, client and dead letters."""
 
 from __future__ import annotations
 
@@ -35,45 +35,50 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.rocketmq")
 
 _LEAVE_S = 1.0
-#: How long a start waits for name servers, for what does not need them.
+#: The time for brokers' answers at the start. Only checks need them; consuming does not.
 _BROKERS_S = 3.0
 
 
 class LeasedSource(ByMessage):
     """Consumes a group's messages through RocketMQ's proxy, by rocketmq-python-client (`holdfast[rocketmq5]`).
 
-    The broker hands out messages one by one; each is hidden from others for `invisible_s`, which is renewed while it is
-    in the process, and acknowledged alone. What is claimed for it is its business key or, without one, its UNIQ_KEY.
+    The broker delivers messages one by one. Each is hidden from other members for `invisible_s`, which is renewed while
+    it is in the process, and is acknowledged by itself. It is claimed by its business key or, without one, by its
+    UNIQ_KEY. One thread owns the source: the app's.
 
-    What does not hold here: the broker's group offset moves when a message is handed out, not when it is acknowledged,
-    so a lag by offsets says 0 while messages are unhandled; messages have no order, but for FIFO topics with a FIFO
-    group; the order of other messages with one key is that of their arrival here. What is given back, or left by a
-    process that died, counts as a delivery: after 16 of them (`retryMaxTimes` of the group) the proxy puts the message
-    into `%DLQ%<group>`. A group with `retryMaxTimes=-1` gets no message: the proxy puts each into `%DLQ%<group>` at its
-    first delivery. A new group begins at the first message of a queue where that has the offset 0 and is in the
-    broker's memory, else at the last one.
+    Limits of this protocol:
+
+    - The broker's group offset moves when a message is delivered, not when it is acknowledged: a lag from offsets is 0
+      while messages are not handled.
+    - Messages have no order, except on FIFO topics with a FIFO group. Other messages with the same key are handled in
+      the order of their arrival in this process.
+    - A message that is given back, or was in a process that died, counts as delivered. After 16 deliveries
+      (`retryMaxTimes` of the group) the proxy puts it into `%DLQ%<group>`. A group with `retryMaxTimes=-1` gets no
+      message: the proxy puts each into `%DLQ%<group>` at its first delivery.
+    - A new group begins at the first message of a queue only if that has offset 0 and is in the broker's memory, else
+      at the last message.
 
     Args:
-        endpoints: of the proxy, "host:port"; several with semicolons between.
+        endpoints: the proxy, "host:port"; several separated by semicolons.
         group: the consumer group.
-        invisible_s: how long a message is hidden after it came, in whole seconds, 10 to 43,200. Who dies is found out
-            after that time.
-        in_flight: messages in the process from which on no more are asked for.
-        tags: by topic, "*" or tags as in "paid || refunded". The same of a topic in all members of the group: one with
-            others is refused.
-        access_key: where the proxy asks for it.
+        invisible_s: how long a message is hidden after its delivery, in whole seconds, 10 to 43,200. Messages of a
+            process that died are delivered again after that time.
+        in_flight: with this many messages in the process, no more are requested.
+        tags: topic -> "*" or tags as in "paid || refunded". All members of the group must have the same tags for a
+            topic; a member with others is refused.
+        access_key: for proxies with access control.
         secret_key: the same.
-        namespace: of topics and group.
-        tls: with the certificates that gRPC trusts; others by the environment variable
-            GRPC_DEFAULT_SSL_ROOTS_FILE_PATH. The client knows no certificates of its own.
-        namesrv: name servers, "host:port", where handlers have dead letter topics: letters go by the other protocol;
-            and to tell this cluster from others that share the store.
-        request_timeout_s: how long the proxy may take to answer anything but a long poll, in whole seconds. None: a
-            sixth of the lease, 3 to 10.
+        namespace: the namespace of topics and group.
+        tls: use TLS, with the certificates that gRPC trusts, or those of the environment variable
+            GRPC_DEFAULT_SSL_ROOTS_FILE_PATH. Client certificates are not supported.
+        namesrv: name servers, "host:port". Needed for dead letter topics: letters use the remoting protocol. Also used
+            to check the group, and to tell this cluster from others that share the store.
+        request_timeout_s: the timeout of all requests except long polls, in whole seconds. None: a sixth of the lease,
+            3 to 10.
 
     Raises:
         SettingError: a value that cannot work.
-        MissingExtraError, ClientUnusable: rocketmq-python-client is not what `import rocketmq` finds.
+        MissingExtraError, ClientUnusable: `import rocketmq` does not find rocketmq-python-client.
     """
 
     def __init__(
@@ -113,41 +118,41 @@ class LeasedSource(ByMessage):
         self._left: LeftBehindWatch | None = None
 
     def check_settings(self, settings: Settings) -> None:
-        """Note whether the app waits for its store."""
+        """Note whether the app runs without its store (`store_down="open"`)."""
         self._open_store = settings.store_down == "open"
 
     def check_claims(self, claims: ClaimStore | None) -> None:
-        """Note the store, in which members say what they subscribe to."""
+        """Note the store, in which members list their subscriptions."""
         self._coordinator = groups_beside(claims)
 
     def reach(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Wait for the proxy, and look for the topics. Raises SourceError: UnknownTopic names all that are missing."""
+        """Wait for the proxy, and look for the topics. Raises SourceError; UnknownTopic names all missing topics."""
         named = [topic for topic in topics if not topic.startswith("^")]
         client = Client(self._config, named, SYSTEM_CLOCK)
         unknown: Deadline | None = None
 
         def may_come() -> bool:
             nonlocal unknown
-            unknown = unknown or Deadline(deadline.left_s(UNKNOWN_S))  # since the proxy first said so
+            unknown = unknown or Deadline(deadline.left_s(UNKNOWN_S))  # from the proxy's first such answer
             return not unknown.passed
 
         reach(lambda: look_for_all(named, client.queues), self._config.endpoints, deadline, may_come)
 
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
-        """Open as `ByMessage` does. Raises UnknownGroup, NothingDelivered, LeftBehind too: asked of the brokers first,
-        since the proxy says none of it."""
+        """Check the group at the brokers, since the proxy does not report these faults; then open as `ByMessage` does.
+        Raises UnknownGroup, NothingDelivered, LeftBehind too."""
         self._look_at_brokers(topics, deadline)
         self._look_for_left(deadline)
         super().open(topics, fence, deadline)
 
     def admitted(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Raises SubscriptionDiffers, ClusterDiffers, StoreError."""
+        """Join the record of members. Raises SubscriptionDiffers, ClusterDiffers, StoreError."""
         group, config = self.group, self._config
         self._alike = Alike(
             self._coordinator,
             group,
             client_id=client_id(None),
-            # By topic: members may have other topics, since each asks for its own.
+            # A record for each topic: members may have different topics, since each requests its own.
             records={leased_record(group, topic): f"{topic}:{canonical(config.expression(topic))}" for topic in topics},
             servers=self._cluster,
             open_store=self._open_store,
@@ -155,14 +160,14 @@ class LeasedSource(ByMessage):
         self._alike.join(deadline)
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Poll as `ByMessage` does. Raises SubscriptionDiffers, ClusterDiffers: found by a process that was out of the
-        group for a while."""
+        """Poll as `ByMessage` does. Raises SubscriptionDiffers, ClusterDiffers: found after this process had been out
+        of the group for a while."""
         if self._alike is not None and self._alike.refused is not None:
             raise self._alike.refused
         return super().poll(max_records, timeout_s)
 
     def close(self, deadline: Deadline) -> None:
-        """Close as `ByMessage` does, and leave the others. Idempotent."""
+        """Close as `ByMessage` does, and leave the record of members. Idempotent."""
         super().close(deadline)
         if self._alike is not None:
             self._alike.leave(Deadline(deadline.left_s(_LEAVE_S)))
@@ -172,7 +177,7 @@ class LeasedSource(ByMessage):
             self._brokers.close()
 
     def _look_at_brokers(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Where name servers are given. Raises UnknownGroup, NothingDelivered."""
+        """Check the group at the brokers, if name servers are given. Raises UnknownGroup, NothingDelivered."""
         if self._config.namesrv is None:
             _log.info(
                 "%s: without namesrv= it is not known whether the group exists and would get messages (one with "
@@ -186,7 +191,8 @@ class LeasedSource(ByMessage):
         look_at_group(self._brokers, group, names, Deadline(deadline.left_s(_BROKERS_S)))
 
     def _look_for_left(self, deadline: Deadline) -> None:
-        """Where name servers are given. Raises LeftBehind: a proxy gives none of what was sent back in the group."""
+        """Look for messages left behind, if name servers are given. Raises LeftBehind: a proxy delivers no message from
+        the group's retry topic."""
         if self._brokers is not None:
             group = self._at_brokers(self.group)
             self._left = LeftBehindWatch(
@@ -199,16 +205,16 @@ class LeasedSource(ByMessage):
             self._left.start(Deadline(deadline.left_s(_BROKERS_S)))
 
     def _at_brokers(self, name: str) -> str:
-        """A topic or group as brokers call it."""
+        """The name of a topic or group at the brokers."""
         namespace = self._config.namespace
         return f"{namespace}%{name}" if namespace else name
 
     def _cluster(self) -> frozenset[str]:
-        """Of the brokers alone: a proxy may be one of several of one cluster."""
+        """The brokers' addresses. Not the proxy's: a cluster may have several proxies."""
         return frozenset() if self._brokers is None else servers_of(self._brokers)
 
     def dead_letters(self) -> RocketMQDeadLetters:
-        """Letters go to the brokers with the same credentials. Raises SettingError: no name servers are given."""
+        """Make the sender of dead letters, with the same credentials. Raises SettingError: `namesrv` is not given."""
         if self._config.namesrv is None:
             raise SettingError("namesrv", None, "dead letters need the name servers, or Holdfast(dead_letters=...)")
         return RocketMQDeadLetters(self._connect_to_brokers, self.group)
@@ -221,5 +227,6 @@ class LeasedSource(ByMessage):
 
 
 def _timeout_s(invisible_s: int) -> int:
-    """Two may pass between two renewals; an answer that is awaited for too short leaves a message in doubt."""
+    """The default request timeout. Two of them fit between two renewals; a shorter one would leave more messages in
+    doubt."""
     return max(3, min(10, int(invisible_s) // 6))

@@ -1,4 +1,4 @@
-"""RocketMQ by rocketmq-client-python, the C++ client: `pip install 'holdfast[rocketmq]'`."""
+"""RocketMQ through rocketmq-client-python, the C++ client: `pip install 'holdfast[rocketmq]'`."""
 
 from holdfast.adapters.rocketmq.push.source import PushSource
 

@@ -1,4 +1,4 @@
-"""The C++ client as rocketmq-client-python has it, in both spellings: 0.5.0rc2 and 2.0.0."""
+"""PushClient: the C++ client through rocketmq-client-python, with the method names of both 0.5.0rc2 and 2.0.0."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.rocketmq.remoting import Credentials
 
-#: In the place of the broker's name, which the client does not tell: the record came by the group's retry topic. It has
-#: the number and the offset of a queue there, and the name of the topic that it was sent to.
+#: Takes the place of the broker's name, which the client does not report, for a record from the group's retry topic.
+#: Such a record has a queue number and an offset of the retry topic, and the name of its origin topic.
 RETRY = "retry"
-#: Read of every message, beside what the user asks for. The client gives properties by name alone.
+#: Read for every message, besides those that the user names. The client returns properties only by name.
 _PROPERTIES = (KEYS, TAGS, UNIQUE_KEY, RETRY_TOPIC)
 
 
 class Arrived(NamedTuple):
-    """One message, read."""
+    """One message from the client, as values."""
 
     partition: Partition
     offset: int
-    #: UNIQ_KEY, which stays the same on the retry topic, and the checksum of the body.
+    #: UNIQ_KEY, which is the same on the retry topic, and the checksum of the body.
     identity: str
     key: bytes | None
     body: bytes
@@ -38,7 +38,7 @@ class Arrived(NamedTuple):
 
 
 def read(message: Any, properties: Sequence[str]) -> Arrived:  # noqa: ANN401 - RecvMessage or ReceivedMessage, untyped
-    """A message in a callback: it is gone when the callback has returned. Absent properties are b''."""
+    """Read a message in a callback: it is freed when the callback returns. Absent properties are b''."""
     headers = [(name, message.get_property(name)) for name in (*_PROPERTIES, *properties)]
     given = dict(headers)
     if message.reconsume_times:
@@ -54,20 +54,20 @@ def read(message: Any, properties: Sequence[str]) -> Arrived:  # noqa: ANN401 - 
     )
 
 
-#: Of its package, of ctypes, and what a binding in C raises: its own tree has no base outside of the package.
+#: The packages of errors that the client raises: its own, ctypes', and builtins, which C bindings raise.
 _THEIRS = frozenset({"rocketmq", "ctypes", "_ctypes", "builtins"})
 
 
 def _is_the_client_s(error: BaseException) -> bool:
-    """Whether it is an error of the client; else somebody has raised it into the call: a job's time limit, Ctrl-C."""
+    """Whether the client has raised the error. Else a signal handler has, such as a job's time limit or Ctrl-C."""
     known = isinstance(error, Exception) and type(error).__module__.partition(".")[0] in _THEIRS
     return known and of_a_handler(error) is None
 
 
 class PushClient:
-    """One PushConsumer. It cannot be started again.
+    """One PushConsumer, which starts at construction and cannot be started again.
 
-    Raises SourceFatal where the client does not do as asked, and what `load_classic` raises.
+    Raises SourceFatal: the client did not start; and as `load_classic`.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PushClient:
         subscriptions: Mapping[str, str],
         take: Callable[[Any], bool],
     ) -> None:
-        """Args: take: called in threads of the client's own; True = acknowledged. It may not raise."""
+        """`take`: called with each message on the client's threads; returns whether to acknowledge. Must not raise."""
         self._package = package = load_classic()
         statuses = package.ConsumeStatus
         well, again = statuses.CONSUME_SUCCESS, statuses.RECONSUME_LATER
@@ -101,25 +101,26 @@ class PushClient:
             if credentials is not None:
                 consumer.set_session_credentials(credentials.access_key, credentials.secret_key, "")
             for topic, expression in subscriptions.items():
-                # A consumer has one callback: the one that was given last gets the messages of all topics.
+                # A consumer has one callback: the last one gets the messages of all topics.
                 consumer.subscribe(topic, call_back, expression)
             starts = True
             consumer.start()
         except BaseException as error:
             if _is_the_client_s(error):
                 raise SourceFatal(f"the C++ client did not start: {error!r}") from error
-            if starts:  # it may run by now, and nobody would take what it fetches
+            if starts:  # it may run already, and would fetch messages that no thread takes
                 self.shut_down()
             raise
 
     def shut_down(self) -> None:
-        """Begin: it fetches no more, waits for the batches whose callbacks run, commits, leaves. Returns at once."""
+        """Begin the shutdown: the client stops fetching, waits for batches whose callbacks run, commits, and leaves.
+        Returns at once."""
         if self._ending is None:
             self._ending = threading.Thread(target=self._shut_down, name="holdfast-push-shutdown", daemon=True)
             self._ending.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it is over, after `timeout_s` at most."""
+        """Wait for the end of the shutdown, at most `timeout_s`. Returns whether it has ended."""
         return self._ended.wait(timeout_s)
 
     def _shut_down(self) -> None:

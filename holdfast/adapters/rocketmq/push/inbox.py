@@ -1,10 +1,10 @@
-"""Inbox: where the client's threads leave a record each, and wait until it is known what became of it.
+"""Inbox: each of the client's threads puts a record here, and waits for the record's outcome.
 
-The client calls back in threads of its own, and goes on with its batch by what the callback returns. So a callback
-stands here for as long as the record is on its way through the engine.
+The client calls back on its own threads, and continues its batch by the callback's result. Therefore a callback waits
+here as long as the record is in the engine.
 
-The client's shutdown is begun first and the callbacks are answered after: one that is answered earlier gets another
-batch.
+At the end, the client's shutdown begins before the callbacks are answered: a thread that is answered earlier would get
+another batch.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class _Delivery:
 
     def __init__(self, record: Record, identity: str) -> None:
         self.record, self.identity = record, identity
-        #: One locked lock a callback: a thread that Python does not know needs nothing more to wait.
+        #: A locked lock for each waiting callback. A lock also works on threads that Python has not created.
         self.waiting: list[threading.Lock] = []
         self.done = False
 
 
 class Inbox:
-    """Any thread, unless a method says otherwise."""
+    """The records between the client and the engine. Any thread, unless a method says otherwise."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.Lock())
@@ -42,16 +42,17 @@ class Inbox:
 
     @property
     def waiting(self) -> int:
-        """Callbacks that have no answer yet."""
+        """The number of callbacks without an answer."""
         with self._changed:
             return sum(len(each.waiting) for each in self._here.values())
 
     # ---- the client's threads
     def hand_over(self, record: Record, identity: str) -> bool:
-        """Wait, without a limit, for what becomes of the record. True = it is acknowledged.
+        """Hand a record to the engine and wait, without a limit, for its outcome. Returns whether it is acknowledged.
 
-        What is here already, delivered once more, shares the outcome. Another record of the same place (of another
-        broker, whose name the client does not tell) waits until that one has left.
+        If the same record is here already, a further delivery shares its outcome. Another record with the same topic,
+        queue number and offset (of another broker, whose name the client does not report) waits until the first is
+        done.
         """
         place = (record.partition, record.offset)
         while True:
@@ -73,19 +74,19 @@ class Inbox:
 
     # ---- the engine's thread
     def take(self, at_most: int, timeout_s: float) -> list[Record]:
-        """Records that have come; returns at the first one, and after `timeout_s` without any."""
+        """Take records; waits for the first one, at most `timeout_s`."""
         with self._changed:
             if not self._new and timeout_s > 0:
                 self._changed.wait(timeout_s)
             return [self._new.popleft().record for _ in range(min(at_most, len(self._new)))]
 
     def identity(self, record: Record) -> str:
-        """The name by which the message is known, wherever it is delivered again."""
+        """The message's identity, the same in all deliveries."""
         with self._changed:
             return self._here[record.partition, record.offset].identity
 
     def acknowledge(self, records: Iterable[Record]) -> Sequence[Record]:
-        """Let the callbacks of these records return well. Replies with the records that nobody waits for any more."""
+        """Acknowledge: let the callbacks of these records return True. Returns the records without a callback."""
         late = []
         with self._changed:
             for record in records:
@@ -98,7 +99,7 @@ class Inbox:
         return late
 
     def give_again(self, records: Iterable[Record]) -> None:
-        """Take records back that were not handled. Their callbacks wait on, and the records are taken once more."""
+        """Put unhandled records back. Their callbacks go on waiting, and `take` returns the records again."""
         with self._changed:
             for record in records:
                 delivery = self._here.get((record.partition, record.offset))
@@ -107,7 +108,7 @@ class Inbox:
             self._changed.notify()
 
     def close(self) -> None:
-        """All callbacks return, now and from now on: what they brought was not handled. Idempotent."""
+        """Let all callbacks return False, also later ones: their records were not handled. Idempotent."""
         with self._changed:
             self._closed = True
             for delivery in self._here.values():

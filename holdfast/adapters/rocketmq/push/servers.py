@@ -1,7 +1,7 @@
-"""Servers: what is asked of name server and brokers beside the client, by holdfast's own remoting client.
+"""Servers: requests to name servers and brokers through holdfast's own remoting client, besides the C++ client.
 
-The C++ client starts without a word where there is no name server, does not tell a message's broker, and goes on as if
-a message had been sent back also where no broker has taken it.
+The C++ client starts without an error if there is no name server, does not report a message's broker, and takes a
+message for sent back even if no broker has accepted it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Servers:
-    """The name servers, and the brokers of some topics. Raises SourceError (typed)."""
+    """Requests to the name servers, and to the brokers of the source's topics. All raise SourceError."""
 
     def __init__(self, namesrv: str, group: str, credentials: Credentials | None) -> None:
         self._client = RemotingClient(namesrv, credentials=credentials)
@@ -35,8 +35,8 @@ class Servers:
         self._queues: Sequence[Partition] = ()
 
     def reach(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Wait for the name servers, and look for the topics. Raises SourceError; UnknownTopic names all that are
-        missing, unless the name servers were just started and know no broker yet."""
+        """Wait for the name servers, and look for the topics. Raises SourceError; UnknownTopic names all missing
+        topics. While the name servers know no broker, because they have just started, missing topics are waited for."""
 
         def look() -> None:
             look_for_all(sorted(topics), lambda topic: self._client.route(topic, deadline))
@@ -50,8 +50,8 @@ class Servers:
             return False
 
     def lists(self, instance: str, deadline: Deadline) -> bool:
-        """Whether a broker has a client in the group whose id has that name in it. Raises SourceUnavailable: no broker
-        says so, and one gives no answer; NotAuthorised, BrokerRefused: it is not for us to ask."""
+        """Whether a broker lists a client in the group whose id contains this instance name. Raises SourceUnavailable:
+        no broker lists it, and one does not answer; NotAuthorised, BrokerRefused: the request is not permitted."""
         away: SourceUnavailable | None = None
         for broker in sorted({queue.broker for queue in self._queues}):
             try:
@@ -66,9 +66,9 @@ class Servers:
         return False
 
     def open(self, subscriptions: Mapping[str, str], deadline: Deadline) -> None:
-        """All of these topics exist, brokers have the group and take back what is given back, and whoever is in it
-        already subscribes alike. Raises SourceUnavailable, UnknownTopic, UnknownGroup, SubscriptionDiffers,
-        SourceError.
+        """Check that these topics exist, that the brokers have the group and accept messages that are sent back, and
+        that connected members have the same subscription. Raises SourceUnavailable, UnknownTopic, UnknownGroup,
+        SubscriptionDiffers, SourceError.
         """
         self._topics = sorted(subscriptions)
         self._queues = [
@@ -79,19 +79,19 @@ class Servers:
             self._check_subscriptions(broker, subscriptions, deadline)
 
     def left_behind(self) -> LeftBehindWatch:
-        """A watch over messages that were given out one by one in the group, as to a LeasedSource, and not
-        acknowledged: the C++ client does not read where brokers put them."""
+        """A watch over the group's POP retry topics, which have messages that a LeasedSource has not acknowledged. The
+        C++ client does not read them."""
         topics = [each for topic in self._topics for each in pop_retry_topics(self._group, topic)]
         return LeftBehindWatch(
             self._client, self._group, topics, readers="a RocketMQSource or a LeasedSource", members_read=False
         )
 
     def begin(self, deadline: Deadline, *, latest: bool) -> None:
-        """The group has an offset in each queue: where it has none the client begins at the end or at the beginning, by
-        what the broker has in memory just then. Raises SourceError.
+        """Commit an offset in each queue in which the group has none. Otherwise the client begins at the end or at the
+        beginning, depending on the broker's memory at that moment. Raises SourceError.
 
-        "latest" is meant for topics of which the group has no offset at all. A queue of one that it reads, on a broker
-        that came while it was away, has nothing but what the group has missed.
+        "latest" applies to topics in which the group has no offset at all. If the group reads the topic, a queue
+        without an offset is on a broker that was added later: all its messages are ones that the group has missed.
         """
         found = {queue: self._client.query_offset(queue, self._group, deadline) for queue in self._queues}
         read = {queue.topic for queue, offset in found.items() if offset is not None}
@@ -104,7 +104,7 @@ class Servers:
     def cluster(self) -> frozenset[str]:
         """Addresses of the cluster's servers, as far as known."""
         for topic in self._topics:
-            self._client.known_route(topic)  # begins a refresh where one is due
+            self._client.known_route(topic)  # begins a refresh if one is due
         return servers_of(self._client)
 
     def _check_retries(self, broker: str, deadline: Deadline) -> None:
@@ -115,11 +115,11 @@ class Servers:
             )
 
     def _check_subscriptions(self, broker: str, ours: Mapping[str, str], deadline: Deadline) -> None:
-        """By the broker's word on who is in the group, with whatever client and store: it takes the newest
-        subscription for all of them."""
+        """Compare subscriptions with those that a broker has for the group, of any client and store. The broker applies
+        the newest to all members. Raises SubscriptionDiffers."""
         try:
             seen = Admin(self._client).connections(broker, self._group, deadline)
-        except (NotAuthorised, BrokerRefused):  # a question of tools, for which more may be permitted than to consume
+        except (NotAuthorised, BrokerRefused):  # a tools' request, which may need more permissions than consuming
             return
         others = {} if seen is None else {topic: each for topic, each in seen.subscriptions.items() if topic in ours}
         if seen is not None and any(_meant(each) != _meant(ours[topic]) for topic, each in others.items()):
@@ -131,18 +131,18 @@ class Servers:
             )
 
     def queue(self, topic: str, number: int) -> Partition | None:
-        """The queue of that number, as far as known; None: several brokers have the topic. Does not wait."""
+        """The queue with this number; None: the topic has several brokers, or no known route. Does not wait."""
         route = self._client.known_route(topic)
         return None if route is None else _only(route, number)
 
     def look(self, queue: Partition, deadline: Deadline, *, dense: bool) -> Seen:
-        """Where the queue's log begins and ends, and what the group has answered."""
+        """The beginning and the end of the queue's log, and the group's committed offset."""
         committed = self._client.query_offset(queue, self._group, deadline)
         first = self._client.min_offset(queue, deadline)
         return Seen(first, self._client.max_offset(queue, deadline), committed, dense)
 
     def reachable(self, deadline: Deadline) -> bool:
-        """Whether every broker answers now: what is sent back arrives."""
+        """Whether every broker answers now, so that messages can be sent back."""
         try:
             for topic in self._topics:
                 route = self._client.route(topic, deadline)
@@ -155,15 +155,15 @@ class Servers:
         return True
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the connections. Idempotent."""
         self._client.close()
 
 
 def _meant(expression: str) -> str:
-    """Equal for expressions that mean the same."""
+    """A canonical form: equal for expressions with the same meaning."""
     try:
         return canonical(expression)
-    except SettingError:  # no tags, but a condition in SQL
+    except SettingError:  # not tags, but an SQL condition
         return expression
 
 

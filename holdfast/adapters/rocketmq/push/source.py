@@ -1,8 +1,9 @@
 """PushSource: a LeasedSource over rocketmq-client-python's PushConsumer.
 
-That client counts a message as sent back whether or not a broker has taken it (12 of 20 came again, of those given back
-while the broker stood still). So nothing is handed back while it runs (what a lost session gives up is taken again from
-the inbox), the batches that were begun are ended (`Leased._wind_up`), and the brokers are asked before the rest.
+That client counts a message as sent back even if no broker has accepted it: of 20 messages sent back while the broker
+was stopped, 12 were delivered again. Therefore no message is sent back while the client runs: records of a lost session
+are taken from the inbox again. At the end, begun batches are completed (`Leased._wind_up`), and the rest is sent back
+only after the brokers have answered.
 """
 
 from __future__ import annotations
@@ -45,61 +46,62 @@ if TYPE_CHECKING:
     from holdfast.plugin.settings import Settings
     from holdfast.records import Fence, Partition
 
-#: How long the client gets to stop fetching before callbacks are answered: one that returns earlier gets another batch.
+#: The time for the client to stop fetching before callbacks are answered: an earlier answer would bring another batch.
 _STOP_S = 0.1
 _LOOK_S = 1.0
 _LEAVE_S = 1.0
-#: How often it is looked whether brokers have this member in the group yet.
+#: How often brokers are asked whether they list this member.
 _PLACE_S = 0.5
 
 _log = logging.getLogger("holdfast")
 
 
 class PushSource:
-    """RocketMQ by rocketmq-client-python, whose native threads call back and wait here for what becomes of each record.
+    """Consumes RocketMQ through rocketmq-client-python, whose native threads wait here for each record's outcome.
 
-    A record is acknowledged when it is handled, known as done, or dead-lettered; never before. Without a business
-    key it is known by its UNIQ_KEY, which stays the same when the message is delivered again. Where one broker has
-    the topic, the first record of a queue waits for the member that has it (`queue_lease_wait_s` at most, since a
-    native thread waits with it). What has run is skipped by its claim alone: no offset says which log it is of.
+    A record is acknowledged when it is handled, known as done, or dead-lettered, never before. Without a business key
+    it is identified by its UNIQ_KEY, which is the same in all deliveries. If only one broker has the topic, the first
+    record of a queue waits for the member that has the queue, at most `queue_lease_wait_s`, since a native thread waits
+    with it. Records that have run are skipped only by their claims: no offset says which log it belongs to. One thread
+    owns the source: the app's.
 
-    What this client cannot do, whatever is wrapped around it:
+    Limits of this client, which no wrapper can remove:
 
-    - It hands over batches of up to 32, one record after the other, in `threads` native threads: no order, also not
-      in one queue; and no more than `threads` records at once, so that batch handlers get no more.
-    - It gives back whole batches: what was done of one and what was not begun come again too, 10 s later and from
-      the retry topic. The claims skip what was done. It happens at a stop whose handlers are too slow for half of
-      `drain_timeout_s`, and counts as one of the 16 tries after which the broker puts a message into %DLQ%.
-    - It counts a message as given back also where the broker has not taken it. So none is given back before every
-      broker has answered; where none does, `close` leaves the client as it is, and the process has to be killed.
-    - It does not say when it loses a queue: until its batches end, two members have it. Claims decide, P2 holds by
-      them.
-    - Where the broker does not answer its question for the group's offset, it begins at the end of the queue. What
-      it skipped is told (`SourceTrouble`), not mended.
-    - It tells neither a message's broker nor all of its properties: name those of yours that handlers need.
-      `record.partition.broker` is "", or "retry" for records that came by the group's retry topic.
-    - A body ends at its first NUL byte, when sent by it and when received: no protobuf, no compressed values.
-    - It does not end without `shutdown()`, which `run()` calls; a process that is killed is no trouble.
+    - It delivers batches of up to 32 messages, one record after the other, on `threads` native threads. There is no
+      order, not even within a queue, and at most `threads` records at once, so that batch handlers get no more.
+    - It sends back whole batches: the records that are done and those that were not begun are delivered again too, 10 s
+      later, from the retry topic. Claims skip the done ones. It happens at a stop if handlers are too slow for half of
+      `drain_timeout_s`, and counts as one of the 16 deliveries after which the broker puts a message into %DLQ%.
+    - It counts a message as sent back even if the broker has not accepted it. Therefore none is sent back before every
+      broker has answered. If one does not, `close` leaves the client as it is, and the process must be killed.
+    - It does not report that it loses a queue: until its batches end, two members have the queue. Claims decide, and
+      promise P2 holds by them.
+    - If the broker does not answer its request for the group's offset, it begins at the end of the queue. Skipped
+      messages are reported (`SourceTrouble`), not recovered.
+    - It reports neither a message's broker nor all of its properties: name the properties that handlers need.
+      `record.partition.broker` is "", or "retry" for records from the group's retry topic.
+    - A body ends at its first NUL byte, when sent and when received: no protobuf, no compressed values.
+    - It must be ended by `shutdown()`, which `run()` calls. Killing the process does no harm.
     - It writes its own log under ~/logs/rocketmq-cpp.
 
     Args:
         namesrv: name servers, "host:port;host:port".
         group: the consumer group. Clustering only.
-        tags: topic -> tag expression ("TagA || TagB"); all messages where a topic is not named. The same in all members
-            of the group: one with others is refused, by the store and by the brokers.
-        properties: names of user properties that come as headers, beside KEYS, TAGS, UNIQ_KEY and RECONSUME_TIMES.
-        consume_from_where: where a group begins that has no offset in a topic: "earliest" or "latest". Queues that are
-            new to a group that reads their topic are read from their beginning.
-        threads: native threads, each with a batch in hand.
-        queue_lease_wait_s: how long a queue's first record waits for the member that has the queue.
-        credentials: access and secret key, where the broker asks for them.
+        tags: topic -> tag expression ("TagA || TagB"); a topic that is not named is read with all its messages. All
+            members of the group must have the same: the store and the brokers refuse a member with others.
+        properties: names of user properties that become headers, besides KEYS, TAGS, UNIQ_KEY and RECONSUME_TIMES.
+        consume_from_where: where a group without an offset in a topic begins: "earliest" or "latest". If the group
+            already reads a topic, its new queues are read from their beginning.
+        threads: native threads, each with one batch.
+        queue_lease_wait_s: seconds that a queue's first record waits for the member that has the queue.
+        credentials: access and secret key, for brokers with access control.
 
     Raises:
         SettingError: a value that cannot work.
-        MissingExtraError, ClientUnusable: the package, or its native library, is not there; says what to do.
+        MissingExtraError, ClientUnusable: the package or its native library is missing; with the remedy.
     """
 
-    #: A record has no lease at the broker: its callback waits for as long as its handler runs.
+    #: Records have no lease at the broker: a callback waits as long as the handler runs.
     lease_s = 30.0
 
     def __init__(
@@ -146,11 +148,11 @@ class PushSource:
         return self._group
 
     def dead_letters(self) -> RocketMQDeadLetters:
-        """Letters go to the same brokers; "%DLQ%" is the group's own topic of them."""
+        """Make the sender of dead letters, to the same brokers. "%DLQ%" means the group's own dead letter topic."""
         return RocketMQDeadLetters(lambda: RemotingClient(self._namesrv, credentials=self._credentials), self._group)
 
     def check_settings(self, settings: Settings) -> None:
-        """Raises SettingError for what this client cannot do."""
+        """Check the app's settings. Raises SettingError: this client cannot keep the order of a partition."""
         self._open_store = settings.store_down == "open"
         if settings.ordering == "partition":
             raise SettingError(
@@ -158,18 +160,18 @@ class PushSource:
             )
 
     def check_claims(self, claims: ClaimStore | None) -> None:
-        """Note the store, in which members say what they subscribe to."""
+        """Note the store, in which members list their subscriptions."""
         self._coordinator = groups_beside(claims)
 
     # ---- LeasedSource
     def reach(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Wait for the name servers, and look for the topics. Raises SourceError: UnknownTopic names all that are
-        missing."""
+        """Wait for the name servers, and look for the topics. Raises SourceError; UnknownTopic names all missing
+        topics."""
         self._connected().reach([topic for topic in topics if not topic.startswith("^")], deadline)
 
     @property
     def in_group(self) -> bool:
-        """Whether a broker has this member in the group, or a message has come. The client does not say it."""
+        """Whether a broker lists this member, or a message has arrived. The client itself does not report it."""
         return self._in_group
 
     def _connected(self) -> Servers:
@@ -178,15 +180,15 @@ class PushSource:
         return self._servers
 
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
-        """Raises SourceUnavailable, UnknownTopic, UnknownGroup, SubscriptionDiffers, ClusterDiffers, LeftBehind,
-        StoreError: asked before the client starts, which would say nothing."""
+        """Check servers, topics and group, since the client would report no fault; then start it. Raises
+        SourceUnavailable, UnknownTopic, UnknownGroup, SubscriptionDiffers, ClusterDiffers, LeftBehind, StoreError."""
         patterns = sorted(topic for topic in topics if topic.startswith("^"))
         if patterns:
             raise no_patterns(patterns[0])
         check_subscribed("tags", self._tags, topics)
         self._fence, self._topics = fence, frozenset(topics)
         subscriptions = {topic: self._tags.get(topic, "*") for topic in topics}
-        # By default the process id alone: two consumers of one process would be one to the broker.
+        # The client's default is the process id: the broker would take two consumers of one process for one.
         instance = f"{process_name()}-{uuid.uuid4().hex[:8]}"
         servers = self._connected()
         servers.open(subscriptions, deadline)
@@ -218,14 +220,14 @@ class PushSource:
         if not self._in_group:
             try:
                 self._in_group = self._opened.lists(instance, deadline)
-            except (NotAuthorised, BrokerRefused):  # a question of tools: it may be closed to who may consume
+            except (NotAuthorised, BrokerRefused):  # a tools' request, which may need more permissions than consuming
                 self._in_group = True
         if self._in_group:
             self._place.stop(0.0)
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Return the messages that the client has called back with. Raises SubscriptionDiffers, ClusterDiffers: found
-        by a process that was out of the group for a while."""
+        """Return records from the client's callbacks. Raises SubscriptionDiffers, ClusterDiffers: found after this
+        process had been out of the group for a while."""
         if self._alike is not None and self._alike.refused is not None:
             raise self._alike.refused
         fault, self._fault = self._fault, None
@@ -234,36 +236,37 @@ class PushSource:
         return Batch(self._inbox.take(max_records, timeout_s))
 
     def identity(self, record: Record) -> str:
-        """UNIQ_KEY and the checksum of the body."""
+        """The message's identity: UNIQ_KEY and the checksum of the body."""
         return self._inbox.identity(record)
 
     def extend(self, records: Sequence[Record]) -> None:
-        """There is no lease to renew."""
+        """Do nothing: there is no lease to renew."""
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
         """Let the callbacks of these records return."""
         return self._inbox.acknowledge(records)
 
     def release(self, records: Iterable[Record]) -> None:
-        """Handed back by a session that was lost, say: they are delivered again from here, the broker is not asked."""
+        """Put records back, for example those of a lost session: `poll` returns them again, without the broker."""
         self._inbox.give_again(records)
 
     def drain(self) -> None:
-        """The client has been told by then; what waits goes back with its batch when it is closed."""
+        """Do nothing: `wind_up` has stopped the client, and `close` sends waiting records back with their batches."""
 
     # ---- QueueLeasedSource
     def queue(self, record: Record) -> Partition | None:
-        """None: on the group's retry topic, or on one of several brokers, of which the client does not say which."""
+        """The record's queue; None: one of the group's retry topic, or several brokers have the topic, and the client
+        does not report which."""
         if self._servers is None or record.partition.broker == RETRY:
             return None
         return self._servers.queue(record.topic, record.partition.number)
 
     def position_name(self, queue: Partition) -> str:
-        """The position's name, as RocketMQSource's: who moves from one to the other takes along what is done."""
+        """The position's name, the same as RocketMQSource's: a group that changes the source keeps its positions."""
         return position_name(self._group, queue)
 
     def look(self, queue: Partition, deadline: Deadline) -> Seen:
-        """Raises SourceError."""
+        """The queue's log and the group's offset. Raises SourceError."""
         return self._opened.look(queue, deadline, dense=self._tags.get(queue.topic, "*").strip() == "*")
 
     @property
@@ -274,24 +277,25 @@ class PushSource:
 
     # ---- BatchedSource
     def wind_up(self) -> None:
-        """The client stops fetching, hands over the rest of the batches that it has begun, and commits."""
+        """Begin the client's shutdown: it stops fetching, delivers the rest of the begun batches, and commits."""
         if self._client is not None:
             self._client.shut_down()
 
     @property
     def wound_up(self) -> bool:
-        """Whether it has."""
+        """Whether the client's shutdown has ended."""
         return self._client is None or self._client.wait(0.0)
 
     def close(self, deadline: Deadline) -> None:
-        """Shut the client down. What has no answer yet is sent back to the broker, each with its whole batch.
+        """Shut the client down. Records without an answer are sent back to the broker, each with its whole batch.
 
-        Not where a broker does not answer: the client would go on as if it had taken them, and commit behind them.
+        If a broker does not answer, they are not sent back: the client would take them for accepted, and commit past
+        them.
         """
         client, servers = self._client, self._servers
         if servers is None:
             return
-        if client is None:  # it has not begun
+        if client is None:  # the client was not started
             self._end(servers, deadline)
             return
         client.shut_down()
@@ -322,13 +326,13 @@ class PushSource:
         self._in_group = True
         try:
             return self._inbox.hand_over(*self._record(self._born_here(read(message, self._properties))))
-        except BaseException as error:  # noqa: BLE001 - what leaves a callback has no defined effect in the client
+        except BaseException as error:  # noqa: BLE001 - an error that leaves a callback is undefined in the C++ client
             self._fault = error if isinstance(error, Exception) else RuntimeError(repr(error))
             return False
 
     def _born_here(self, arrived: Arrived) -> Arrived:
-        """Read where a message of the retry topic was born, as it says itself: that may be a topic of others, or
-        none."""
+        """Check the topic of a message. One from the retry topic names its origin itself, which may be a topic that
+        this source does not read. Raises SourceError."""
         topic = arrived.partition.topic
         if topic in self._topics:
             return arrived

@@ -72,7 +72,7 @@ def first_stored(payload: bytes) -> tuple[int, int] | None:
 
 
 def last_stored(payload: bytes) -> tuple[int, int] | None:
-    """The same as `first_stored`, for the last message of a pull's answer."""
+    """(offset, store time in milliseconds since 1970) of the last message of a pull's answer; None: there is none."""
     at, last, end = 0, 0, len(payload)
     while at + 4 <= end:
         [size] = _SIZE.unpack_from(payload, at)

@@ -51,13 +51,13 @@ class LeasedSourceLook:
         return self._client.queues(topic)
 
     def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:  # noqa: ARG002 - as it is called
-        """Refused, as at the start. Raises SourceError."""
+        """Raises SourceError, as the start of the source does: patterns are not supported."""
         raise no_patterns(pattern)
 
     def flaws(self, topic: str, delay_s: float | None, deadline: Deadline) -> Sequence[Flaw]:  # noqa: ARG002 - as it is called
-        """Nothing: a broker has one time for all its topics, and it does not compact these."""
+        """Empty: brokers have one retention for all topics, and do not compact these."""
         return ()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client.close()

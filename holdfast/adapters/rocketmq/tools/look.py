@@ -1,4 +1,4 @@
-"""A look at what a RocketMQSource would find, without joining its group: for a check before a deployment."""
+"""RocketMQSourceLook: checks the servers and topics of a source without joining its group, before a deployment."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class NameServersLook:
-    """`tools.ports.SourceLook`, by the name servers and brokers. One thread.
+    """`tools.ports.SourceLook` through the name servers and brokers. One thread.
 
     Args:
-        addresses: of the name servers.
-        client: not connected yet; closed with this.
+        addresses: the name servers' addresses.
+        client: a client without connections; `close` closes it.
     """
 
     default_port = None
@@ -36,27 +36,27 @@ class NameServersLook:
         return f"RocketMQ {Admin(self._client).version(deadline)} by {self.addresses} answers"
 
     def configuration(self) -> Configured:
-        """Judged when the source was made: there is no other client's to judge."""
+        """Nothing to check: the source has validated its settings at construction."""
         return Configured()
 
     def partitions(self, topic: str, deadline: Deadline) -> int:
-        """How many queues a topic has that can be read. Raises UnknownTopic and other SourceErrors."""
+        """The number of a topic's readable queues. Raises UnknownTopic and other SourceErrors."""
         return len(self._client.route(topic, deadline, fresh=True).queues())
 
     def flaws(self, topic: str, delay_s: float | None, deadline: Deadline) -> Sequence[Flaw]:  # noqa: ARG002 - as it is called
-        """Nothing: a broker has one time for all its topics, and it does not compact these."""
+        """Empty: brokers have one retention for all topics, and do not compact these."""
         return ()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client.close()
 
 
 class RocketMQSourceLook(NameServersLook):
-    """A look for a source that pulls, which knows patterns. One thread.
+    """The look for a RocketMQSource, which supports patterns. One thread.
 
     Args:
-        source: it need not be open.
+        source: the source; it need not be open.
     """
 
     def __init__(self, source: RocketMQSource) -> None:
@@ -65,5 +65,5 @@ class RocketMQSourceLook(NameServersLook):
         self._topics = Topics(self._client, settings.group, settings.subscriptions)
 
     def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:
-        """The topics that a pattern (^...) names now. Raises SourceError."""
+        """The topics that a pattern (^...) matches now. Raises SourceError."""
         return sorted(matching(self._topics.all_names(deadline), [pattern]))

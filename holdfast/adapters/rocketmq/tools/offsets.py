@@ -1,8 +1,9 @@
-"""A group's offsets at RocketMQ, looked at and set while nobody consumes: `tools.ports.OffsetTool`.
+"""Reads and sets a group's offsets at RocketMQ while the group has no members: `tools.ports.OffsetTool`.
 
-A reset on RocketMQ has three parts: UNIQ_KEY claims of what is to run again are forgotten, then the offsets are set
-(222), then the positions. In that order: killed anywhere, the command finds the same again. RocketMQ refuses no reset
-of a live group, so the members are asked for once more when the positions are ours, where who joins waits.
+A reset has three steps, in this order: forget the UNIQ_KEY claims of messages that shall run again, set the offsets
+(request 222), set the positions in the store. If the command is killed at any point, it can be repeated. RocketMQ does
+not refuse a reset of a group with members. Therefore the command checks for members once more after it has taken the
+positions: a member that joins then waits for them.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class RocketMQOffsetTool(TopicView):
-    """One thread. RocketMQ lets anybody set the offsets of a group that is at work: whoever calls looks first."""
+    """Reads and sets offsets. One thread. RocketMQ accepts a reset while members consume: the caller checks first."""
 
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
-        """The group's committed offsets, which carry no mark; None = none."""
+        """The group's committed offsets, without metadata; None: there is none."""
         found = {each: self.client.query_offset(each, self.group, deadline) for each in partitions}
         return {
             each: None if offset is None else Committed(offset, ours=True, marked=False)
@@ -39,7 +40,7 @@ class RocketMQOffsetTool(TopicView):
         }
 
     def retry_lags(self, topic: str, deadline: Deadline) -> Mapping[str, int]:
-        """Ask about the group's retry topic, where records of all its topics wait, and those of POP."""
+        """Retry topic -> waiting messages: the group's own, which has those of all its topics, and the POP ones."""
         lags: dict[str, int] = {}
         for name in (retry_topic(self.group), *pop_retry_topics(self.group, topic)):
             try:
@@ -52,9 +53,9 @@ class RocketMQOffsetTool(TopicView):
         return lags
 
     def members(self, partitions: Sequence[Partition], deadline: Deadline) -> Sequence[GroupMember]:
-        """The members that any broker that we know of sees in the group: of whatever client. A member whose connection
-        was not closed counts for 120 s. Whoever consumes by a proxy is no member that a broker knows, but leaves traces
-        there: somebody waits in a pop, or has asked in the last minutes."""
+        """The members that any known broker lists, of any kind of client. A member that did not close its connection is
+        listed for 120 s. Consumers behind a proxy are not listed; they are found by a waiting pop, or by a subscription
+        of the last minutes (see `pop_view`)."""
         admin, brokers = Admin(self.client), self.client.broker_names()
         seen = [admin.connections(broker, self.group, deadline) for broker in brokers]
         found = {each.client_id: each for known in seen if known is not None for each in known.members}
@@ -72,13 +73,13 @@ class RocketMQOffsetTool(TopicView):
     def identities(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
     ) -> Iterator[Sequence[str]]:
-        """UNIQ_KEYs with the checksums of bodies: RocketMQSource claims them where the handler names no key."""
+        """The identities (UNIQ_KEY and checksum) by which RocketMQSource claims messages if the handler has no key."""
         for _, messages in self.messages(starts, ends, patience_s):
             yield [identity_of(each.unique_key, _body(each)) for each in messages if each.unique_key]
 
     def set(self, offsets: Mapping[Partition, int], deadline: Deadline) -> None:
-        """Reset (code 222): it counts at once, whatever is committed later by who does not know of it, and the group's
-        next pull is told. Raises SourceError; a part of it may be done."""
+        """Reset offsets (request 222). A reset takes effect at once: the broker ignores commits until the group's next
+        pull, which is answered by the reset. Raises SourceError; some queues may be reset already."""
         admin = Admin(self.client)
         for broker in sorted({queue.broker for queue in offsets}):
             group_settings(self.client, self.group, broker, deadline)
@@ -93,7 +94,7 @@ class RocketMQOffsetTool(TopicView):
 
 
 def _body(message: StoredMessage) -> bytes:
-    """The value of its record."""
+    """The value of the message's record."""
     try:
         return message.body
     except Malformed:

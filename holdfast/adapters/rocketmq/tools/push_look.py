@@ -1,4 +1,4 @@
-"""A look at what a PushSource would find, without joining its group: for a check before a deployment."""
+"""PushSourceLook: checks the servers and topics of a PushSource without joining its group, before a deployment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PushSourceLook(NameServersLook):
     """`tools.ports.SourceLook`. One thread.
 
     Args:
-        source: it need not be open.
+        source: the source; it need not be open.
     """
 
     def __init__(self, source: PushSource) -> None:
@@ -27,5 +27,5 @@ class PushSourceLook(NameServersLook):
         super().__init__(namesrv, RemotingClient(namesrv, credentials=credentials))
 
     def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:  # noqa: ARG002 - as it is called
-        """Refused, as at the start. Raises SourceError."""
+        """Raises SourceError, as the start of the source does: patterns are not supported."""
         raise no_patterns(pattern)

@@ -1,4 +1,4 @@
-"""Queues as a group sees them: masters, logs, offsets. What cannot be told of one says so, and spoils no other."""
+"""QueueViews: masters, logs and offsets of a group's queues. A fault of one queue is noted there; others are shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class QueueViews:
-    """One thread."""
+    """Views of queues. One thread."""
 
     def __init__(self, client: RemotingClient, group: str) -> None:
         self._client, self._group = client, group
@@ -38,14 +38,14 @@ class QueueViews:
         masters: Mapping[str, str],
         deadline: Deadline,
     ) -> dict[Partition, PartitionView]:
-        """All queues of the topics that can be read, and those that members have.
+        """All readable queues of the topics, and those that members read.
 
         Args:
-            topics: one that does not exist has no queues.
-            must: these have to exist.
-            has: queues that somebody reads, listed or not.
-            masters: address of each broker's.
-            deadline: of the whole look.
+            topics: the topics; one that does not exist has no queues.
+            must: topics that must exist.
+            has: queues that members read, listed by a broker or not.
+            masters: broker -> address of its master.
+            deadline: for all requests.
 
         Raises:
             UnknownTopic: one of `must`.
@@ -62,7 +62,7 @@ class QueueViews:
                 missing.add(topic)
         reachable = [queue for queue in listed.union(has) if queue.broker in masters]
         lags, stats, faults = self._logs(reachable, masters, deadline)
-        # A broker answers 0 for "none" as well; and it leaves out what the group no longer subscribes to.
+        # A broker answers 0 also for "none", and leaves out topics to which the group no longer subscribes.
         doubtful = [queue for queue in reachable if queue not in lags or not lags[queue].consumer_offset]
         asked = [(masters[queue.broker], query(queue, self._group)) for queue in doubtful]
         exact = dict(zip(doubtful, ask_each(self._client.network, asked, deadline, read_query), strict=True))
@@ -97,7 +97,7 @@ class QueueViews:
     def _logs(
         self, queues: Collection[Partition], masters: Mapping[str, str], deadline: Deadline
     ) -> tuple[dict[Partition, QueueLag], dict[Partition, QueueStats], dict[str, str]]:
-        """Offsets first, so that no log ends before what is committed there. With what brokers refused, by name."""
+        """Lags, logs, and faults by broker. Offsets are read first, so that no log seems to end before an offset."""
         topics: dict[str, set[str]] = defaultdict(set)
         for queue in queues:
             topics[queue.broker].add(queue.topic)

@@ -1,4 +1,4 @@
-"""Looking at topics from the side: queues, position names, ends of logs. Joins no group."""
+"""TopicView: queues, position names, ends of logs and messages of topics, for tools. Joins no group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.remoting import PullAnswer, RemotingClient, StoredMessage
     from holdfast.records import Partition
 
-#: The group of RocketMQ's own tools: every broker has it from its start, so that reading makes no group.
+#: The group of RocketMQ's own tools. Every broker has it, so that reading creates no group.
 _READER = "TOOLS_CONSUMER"
 _BATCH = 32
 _ASK_S = 5.0
@@ -24,11 +24,11 @@ _AGAIN_S = 0.2
 
 
 class TopicView:
-    """One thread.
+    """A view of topics. One thread.
 
     Args:
-        connect: makes the client; closed here.
-        group: in whose name positions are.
+        connect: makes the client, which `close` closes.
+        group: the group whose positions are named.
     """
 
     def __init__(self, connect: Callable[[], RemotingClient], group: str) -> None:
@@ -36,7 +36,7 @@ class TopicView:
         self.client = connect()
 
     def partitions(self, topic: str, deadline: Deadline) -> Sequence[Partition]:
-        """All queues of a topic that can be read. Raises UnknownTopic and other SourceErrors."""
+        """All readable queues of a topic. Raises UnknownTopic and other SourceErrors."""
         return self.client.route(topic, deadline, fresh=True).queues()
 
     def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:  # noqa: ARG002 - as of the port
@@ -48,20 +48,20 @@ class TopicView:
         return {each: self.client.min_offset(each, deadline) for each in partitions}
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """The next offset that each queue gives."""
+        """The end of each queue: the offset of the next message."""
         return {each: self.client.max_offset(each, deadline) for each in partitions}
 
     def offsets_at(self, partitions: Sequence[Partition], when_ms: int, deadline: Deadline) -> Mapping[Partition, int]:
-        """The first message that was stored at or after that time; the queue's end where there is none."""
+        """The offset of the first message stored at or after this time; the queue's end if there is none."""
         return {each: self.client.offset_at(each, when_ms, deadline) for each in partitions}
 
     def messages(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
     ) -> Iterator[tuple[Partition, Sequence[StoredMessage]]]:
-        """The messages of each queue from its start up to its end, in their order. Nothing, when nothing has come for a
-        moment. The `body` of one that cannot be read raises Malformed.
+        """The messages of each queue from its start to its end, in order. Yields an empty list if none came for a
+        moment. The `body` of an unreadable message raises Malformed.
 
-        Raises SourceError: SourceUnavailable when nothing has come for `patience_s`.
+        Raises SourceError; SourceUnavailable if none came for `patience_s`.
         """
         for queue, start in sorted(starts.items()):
             at, patience = start, Deadline(patience_s)
@@ -79,7 +79,7 @@ class TopicView:
                 yield queue, []
 
     def _pull(self, queue: Partition, offset: int, patience: Deadline) -> PullAnswer | None:
-        """None = the broker did not answer, and is asked again."""
+        """Pull once. None: the broker did not answer; pull again."""
         request = PullRequest(
             queue=queue,
             group=_READER,
@@ -96,5 +96,5 @@ class TopicView:
             return None
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self.client.close()

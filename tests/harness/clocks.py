@@ -14,5 +14,5 @@ class HandClock:
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Let them pass."""
+        """Let so many seconds pass, at once."""
         self._now += seconds

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation`: play worlds by their seeds, or one that was kept, and tell what breaks a promise."""
+"""`python -m tests.simulation`: play worlds by their seeds, or a kept one, and print each broken promise."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _one(world: World, name: str, given: argparse.Namespace) -> int:
 
 
 def _keep(world: World, found: Found, name: str, given: argparse.Namespace) -> World:
-    """Keep a world as data: what a seed draws may be another world tomorrow."""
+    """Shrink a world and keep it as data, since the same seed may draw another world after a change."""
     world = smaller(world, found)
     given.out.mkdir(parents=True, exist_ok=True)
     kept = given.out / f"{name}.json"

@@ -1,4 +1,4 @@
-"""Search: many worlds, by their seeds, on all cores; and what was found made small."""
+"""Search: play many worlds, by their seeds, on several cores; shrink a world that fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.drawing.world import World
 
-#: The rule that is broken where the simulator itself raises.
+#: The rule of a finding where the simulator itself raises.
 SIMULATOR = "SIMULATOR"
 
 
@@ -31,7 +31,7 @@ class Result:
     seed: int
     found: Found | None
     figures: Figures | None
-    #: Seconds of a processor.
+    #: Processor time in seconds.
     took_s: float
 
 
@@ -62,12 +62,13 @@ def smaller(world: World, found: Found, *, plays: int = 400) -> World:
 
 
 def quiet() -> None:
-    """Members log as they do anywhere: a thousand worlds of it help nobody."""
+    """Switch holdfast's logging off: a thousand worlds would log too much to read."""
     logging.getLogger("holdfast").setLevel(logging.CRITICAL + 1)
 
 
 def _collect_less_often() -> None:
-    """A world's objects go all at once, at its end: looking through them in between took a tenth of the time."""
+    """Have the garbage collector run less often. A world's objects die all at once, at its end; collecting in between
+    took a tenth of the time."""
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)
 
@@ -86,6 +87,6 @@ def _one(seed: int) -> Result:
 def _judged(world: World) -> tuple[Found | None, Played | None]:
     try:
         played = play(world)
-    except Exception:  # noqa: BLE001 - it is told as what it is
+    except Exception:  # noqa: BLE001 - reported as a fault of the simulator
         return Found(SIMULATOR, traceback.format_exc(), 0.0), None
     return played.found, played

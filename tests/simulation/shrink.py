@@ -1,4 +1,4 @@
-"""Shrink: a smaller world that still breaks the same rule. Works on the data alone; what is played is the caller's."""
+"""Shrink: find a smaller world that breaks the same rule. It changes the data alone; the caller plays the worlds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: With fewer records, other tasks go first: so a smaller world is tried with a few other orders too.
+#: A smaller world draws another order of tasks, so it is tried with so many orders.
 _ORDERS = 3
 
 
 class _Budget:
-    """How often a world may be played."""
+    """The number of plays that are left."""
 
     def __init__(self, plays: int, fails: Callable[[World], bool]) -> None:
         self.left = plays
@@ -40,12 +40,12 @@ class _Budget:
 
 
 def shrink(world: World, fails: Callable[[World], bool], *, plays: int = 400) -> World:
-    """The smallest that was found.
+    """The smallest world that was found.
 
     Args:
-        world: one that fails.
-        fails: plays one and says whether it fails in the same way.
-        plays: how many may be played.
+        world: a world that fails.
+        fails: plays a world; returns whether it breaks the same rule.
+        plays: the most worlds that are played.
     """
     budget = _Budget(plays, fails)
     before = None
@@ -84,7 +84,7 @@ def _fewer_members(world: World, budget: _Budget) -> World:
 
 
 def _plainer(world: World, budget: _Budget) -> World:
-    """Leave out what is not needed for it, one thing after the other."""
+    """Set options to their plain values, one after the other, as long as the world still fails."""
     for change in _changes(world):
         smaller = change(world)
         found = budget.fails(smaller) if smaller is not None and smaller != world else None
@@ -121,7 +121,7 @@ def _changes(world: World) -> Iterator[Callable[[World], World | None]]:
 
 
 def _looped(world: World, name: str) -> World | None:
-    """One of the loop's ways is the usual one."""
+    """Set one option of the loop to its default."""
     if world.loop is None:
         return None
     return replace(world, loop=replace(world.loop, **{name: getattr(Loop(), name)}))
@@ -155,7 +155,7 @@ def _handled(world: World, name: str, **changes: object) -> World:
 def _set(world: World, name: str, value: object) -> World | None:
     try:
         return replace(world, settings=replace(world.settings, **{name: value}))  # type: ignore[arg-type]
-    except ValueError:  # it does not go with the others
+    except ValueError:  # the value does not fit the other settings
         return None
 
 

@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Message:
-    """One message, as the broker keeps it."""
+    """A message at the broker."""
 
     number: int
     value: bytes
-    #: None = that of the source which receives it.
+    #: None = the partition of the source that receives it.
     partition: Partition | None = None
     key: bytes | None = None
     #: The client cannot read it.
     spoilt: bool = False
     visible_at: float = 0.0
-    #: The delivery that may acknowledge it: each has a number of its own.
+    #: The number of its last delivery, which alone may acknowledge it.
     receipt: int | None = None
-    #: Who has received it last.
+    #: The member that received it last.
     holder: object = None
     deliveries: int = 0
     done: bool = False
 
 
 class MemoryQueue:
-    """The broker's side. A message is hidden while its lease lasts, and comes again after it. Any thread.
+    """The broker's side. A message is hidden while its lease lasts, and delivered again after it. Any thread.
 
     Args:
-        lease_s: how long.
-        runtime: the machine that it runs on.
+        lease_s: the time of a lease.
+        runtime: of the machine that it runs on.
     """
 
     def __init__(self, lease_s: float = 30.0, *, runtime: Runtime = MACHINE) -> None:
@@ -52,18 +52,18 @@ class MemoryQueue:
         self.runtime = runtime
         self.changed = runtime.condition()
         self.messages: list[Message] = []
-        #: What is not acknowledged, in its order; and by which receipt what was delivered.
+        #: Messages without an acknowledgement, in order; and receipt -> delivered message.
         self._open: dict[int, Message] = {}
         self._delivered: dict[int, Message] = {}
         self._receipts = count()
         self._ahead = 0.0
 
     def now(self) -> float:
-        """Seconds, by the broker's clock. Asked before `changed` is taken: who reads a clock may have to wait."""
+        """Seconds of the broker's clock. Call it before taking `changed`: reading a clock may wait."""
         return self.runtime.now() + self._ahead
 
     def put(self, *values: str) -> None:
-        """Store messages, one a value."""
+        """Store one message for each value."""
         for value in values:
             self.store(value)
 
@@ -92,7 +92,7 @@ class MemoryQueue:
             return [message.value.decode() for message in self._open.values()]
 
     def receive(self, at_most: int, now: float, holder: object = None) -> list[tuple[int, Message]]:
-        """Deliver what is visible: each under a receipt of its own. Called with the lock."""
+        """Deliver visible messages, each with a new receipt. Called with the lock."""
         found = list(islice((each for each in self._open.values() if each.visible_at <= now), at_most))
         for message in found:
             self.delivered(message, holder)
@@ -103,11 +103,11 @@ class MemoryQueue:
         return [(message.receipt, message) for message in found if message.receipt is not None]
 
     def quiet_s(self, now: float, at_most: float) -> float:
-        """How long nothing comes by itself: until a lease ends. Called with the lock."""
+        """Seconds until the next lease ends. Called with the lock."""
         return min([at_most, *(each.visible_at - now for each in self._open.values())])
 
     def of(self, receipt: int) -> Message:
-        """The message that was delivered by that receipt. Raises KeyError."""
+        """The message of a receipt. Raises KeyError: no such receipt."""
         return self._delivered[receipt]
 
     def held(self, receipt: int, now: float) -> Message | None:
@@ -117,7 +117,7 @@ class MemoryQueue:
         return found if still else None
 
     def acknowledge(self, message: Message, holder: object) -> None:
-        """Note that a message is done. Called with the lock."""
+        """Acknowledge a message. Called with the lock."""
         message.done = True
         del self._open[message.number]
         self.acknowledged(message, holder)
@@ -133,14 +133,14 @@ class MemoryQueue:
 
     # ---- for judges; called with the lock
     def delivered(self, message: Message, holder: object) -> None:
-        """A message is about to be delivered to that member; `message` still says to whom before."""
+        """A message is about to be delivered to that member; `message` has its former holder still."""
 
     def acknowledged(self, message: Message, holder: object) -> None:
-        """A member says that a message is done."""
+        """A member acknowledges a message."""
 
 
 class MemoryLeasedSource:
-    """One member. All methods belong to one thread, but for `extend`."""
+    """One member. One thread calls all methods but `extend`."""
 
     def __init__(self, queue: MemoryQueue, group: str = "g", *, topic: str = "jobs") -> None:
         self.queue, self.group, self._partition = queue, group, Partition(topic, 0)
@@ -149,13 +149,13 @@ class MemoryLeasedSource:
         self.released = 0
         self.closed = False
         self.drained = False
-        #: Raised by the next calls of that name.
+        #: Method -> errors that its next calls raise.
         self.faults: dict[str, list[Exception]] = {}
         self._extending = False
         self._fence: Fence
 
     def go_away(self, method: str, times: int = 1) -> None:
-        """The broker does not answer that for a while."""
+        """Have the next calls of that method get no answer."""
         self.faults[method] = [SourceUnavailable(f"{method}: a test said so") for _ in range(times)]
 
     def _check(self, method: str) -> None:
@@ -165,7 +165,7 @@ class MemoryLeasedSource:
     # ---- LeasedSource
     @property
     def lease_s(self) -> float:
-        """The lease as of the queue."""
+        """The queue's time of a lease."""
         return self.queue.lease_s
 
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
@@ -173,7 +173,7 @@ class MemoryLeasedSource:
         self._fence = fence
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """A record's offset is the number of its delivery."""
+        """Return visible messages. A record's offset is its receipt."""
         self._check("poll")
         now = self.queue.now()
         with self.queue.changed:
@@ -202,7 +202,7 @@ class MemoryLeasedSource:
         return str(self.queue.of(record.offset).number)
 
     def extend(self, records: Sequence[Record]) -> None:
-        """Renew leases. Two at once are an error of the engine's."""
+        """Renew leases. Two calls at once are an error of the engine."""
         if self._extending:
             raise AssertionError("two renewals at once")
         self._extending = True
@@ -220,7 +220,7 @@ class MemoryLeasedSource:
             self._extending = False
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Acknowledge records, but for those whose lease has ended: those are replied."""
+        """Acknowledge records. Returns: the records whose lease has ended."""
         self._check("acknowledge")
         now, late = self.queue.now(), []
         with self.queue.changed:

@@ -1,13 +1,13 @@
-"""RocketMQ 5's proxy in memory: messages that are handed out one by one, each under a receipt.
+"""RocketMQ 5's proxy in memory: it delivers messages one by one, each with a receipt.
 
-What it does was seen on 5.5.0, and scripts are played on both (`tests/contracts/rocketmq/grpc/test_twins.py`):
+Its behaviour was seen on 5.5.0; the same scripts are played on both (`tests/contracts/rocketmq/grpc/test_twins.py`):
 
-- A delivery hides its message for a while. When that is over, and nobody has acknowledged it, it comes again.
-- A renewal gives another receipt. By the old one an acknowledgement is accepted and has no effect, and a second renewal
-  is accepted too: then the message comes twice.
-- Nothing is accepted by a receipt whose time is over.
-- What is given back is visible again after a while, which the broker cannot make shorter.
-- After so many deliveries a message is handed out no more.
+- A delivery hides its message for a while. Without an acknowledgement in that time the message is delivered again.
+- A renewal gives a new receipt. An acknowledgement by the old receipt is accepted and has no effect. A second renewal
+  by the old receipt is accepted too, and then the message is delivered twice.
+- A receipt whose time is over is refused.
+- A message that is given back becomes visible after a while, which the broker cannot make shorter.
+- A message is delivered at most so many times.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
     from holdfast.testing.scheduler import Scheduler
 
-#: How long it takes at least until what was given back comes again.
+#: The least time until a message that was given back becomes visible.
 _BACK_S = 4.0
 
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """A message that a producer has sent."""
+    """A message from a producer."""
 
     topic: str
-    #: UNIQ_KEY: a copy of it, which a producer's retry has stored, has the same.
+    #: UNIQ_KEY. A copy that a producer's retry has stored has the same.
     name: str
     value: bytes
     key: bytes | None = None
@@ -42,23 +42,23 @@ class Message:
 
 @dataclass(slots=True, eq=False)
 class Copy:
-    """A message as the broker hands it out: until it is acknowledged, it comes again and again."""
+    """One stored message. Without an acknowledgement it is delivered again and again."""
 
     message: Message
     deliveries: int = 0
-    #: By which it is hidden; None: it is not.
+    #: The delivery that hides it; None = it is visible.
     lease: Lease | None = None
-    #: It is acknowledged, or was handed out too often.
+    #: It is acknowledged, or was delivered as often as allowed.
     over: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """The delivery that a receipt stands for."""
+    """The delivery of a receipt."""
 
     copy: Copy
     until: float
-    #: Who has it; None: it was given back.
+    #: The member that has it; None = it was given back.
     holder: str | None
 
 
@@ -73,17 +73,17 @@ class _Poll(NamedTuple):
 @dataclass(slots=True)
 class _Topic:
     visible: deque[Copy] = field(default_factory=deque)
-    #: Who waits, in the order in which they have asked.
+    #: Polls that wait, in the order of their arrival.
     polls: list[_Poll] = field(default_factory=list)
 
 
 class Proxy:
-    """All topics of one group. Called in the hub, or where nobody is overtaken.
+    """All topics of one group. Called in the hub, or by a process that is not preempted.
 
     Args:
-        scheduler: whose time it is.
-        deliveries: so many of one message at most.
-        back_s: how long it takes at least until what was given back comes again.
+        scheduler: of the world.
+        deliveries: the most deliveries of one message.
+        back_s: the least time until a message that was given back becomes visible.
     """
 
     def __init__(self, scheduler: Scheduler, *, deliveries: float = 17, back_s: float = _BACK_S) -> None:
@@ -91,13 +91,13 @@ class Proxy:
         self._topics: dict[str, _Topic] = defaultdict(_Topic)
         self._leases: dict[str, Lease] = {}
         self._numbers = count(1)
-        #: What may come again, and what does not any more.
+        #: Messages that may be delivered again; and those that may not.
         self.open: dict[Copy, None] = {}
         self.ended = 0
 
     # ---- producers
     def store(self, message: Message) -> None:
-        """Also a copy of one that is there."""
+        """Store a message, or a copy of one."""
         copy = Copy(message)
         self.open[copy] = None
         self._show(copy)
@@ -113,7 +113,7 @@ class Proxy:
         holder: str,
         answer: Callable[[list[Delivery]], None],
     ) -> None:
-        """A poll: answered as soon as there is something, or when the time is over."""
+        """A poll. It is answered as soon as a message is visible, or when its time is over."""
         poll = _Poll(topic, at_most, hidden_s, holder, answer)
         self._topics[topic].polls.append(poll)
         self._serve(topic)
@@ -123,7 +123,7 @@ class Proxy:
             self._in_vain(poll)
 
     def acknowledge(self, receipt: str) -> Verdict:
-        """End the message, if that is the delivery's last receipt."""
+        """Acknowledge the message, if this is the last receipt of the delivery."""
         lease = self._leases.get(receipt)
         if lease is None or lease.until <= self._scheduler.now:
             return Verdict.OVER
@@ -133,12 +133,12 @@ class Proxy:
         return Verdict.DONE
 
     def change(self, receipt: str, hidden_s: float, holder: str) -> tuple[Verdict, str]:
-        """Hide it for so long from now on. Replies with the new receipt."""
+        """Hide the message for so long from now on. Returns: the verdict, and the new receipt."""
         lease, now = self._leases.get(receipt), self._scheduler.now
         if lease is None or lease.until <= now:
             return Verdict.OVER, ""
         copy = lease.copy
-        if copy.lease is not lease or copy.over:  # by an old receipt: it comes twice from now on
+        if copy.lease is not lease or copy.over:  # an old receipt: the message is delivered twice from now on
             copy = Copy(copy.message, copy.deliveries)
             self.open[copy] = None
         return Verdict.DONE, self._hide(copy, max(hidden_s, self._back_s if not hidden_s else 0.0), holder)
@@ -153,10 +153,10 @@ class Proxy:
 
     # ---- for judges
     def delivered(self, copy: Copy, holder: str) -> None:
-        """A message is about to be delivered to that member; its lease says to whom before."""
+        """A message is about to be delivered to that member; its lease has the former holder still."""
 
     def acknowledged(self, message: Message, holder: str | None) -> None:
-        """That member says that a message is done."""
+        """That member acknowledges a message."""
 
     # ---- inside
     def _show(self, copy: Copy) -> None:
@@ -199,7 +199,7 @@ class Proxy:
         return receipt
 
     def _look(self, lease: Lease) -> None:
-        """Whether its time is over."""
+        """Make the message visible if the lease has ended."""
         copy = lease.copy
         if copy.over or copy.lease is not lease or lease.until > self._scheduler.now:
             return

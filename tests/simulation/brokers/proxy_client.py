@@ -1,4 +1,4 @@
-"""A member's client of RocketMQ's proxy, over a line that may be broken: what the gRPC client is to its source."""
+"""ProxyClient: a member's client of RocketMQ's proxy, over a line with faults. It stands for the gRPC client."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How long a request, or its answer, is on its way at most where nothing is wrong.
+#: The longest time of one way without faults.
 _WAY_S = 1e-3
-#: Between two tries to connect.
+#: Time between two tries to connect.
 _AGAIN_S = 0.3
 
 
@@ -32,13 +32,13 @@ class ProxyClient:
     """Implements `holdfast.adapters.rocketmq.grpc.client.Client`.
 
     Args:
-        proxy: on the other side.
+        proxy: the proxy.
         scheduler: of the world.
-        process: whose it is.
-        line: what lies between.
-        topics: that are subscribed to.
+        process: of the member.
+        line: between the two.
+        topics: the subscription.
         invisible_s: how long a delivery hides its message.
-        request_timeout_s: how long an answer is waited for.
+        request_timeout_s: how long the client waits for an answer.
         poll_s: how long a poll waits at the proxy.
     """
 
@@ -122,7 +122,7 @@ class ProxyClient:
 
     # ---- inside
     def _begin(self, request: Callable[[], T], answer: Callable[[T], None], unknown: T) -> None:
-        """Send it; its answer is told once, or that there is none."""
+        """Send a request. `answer` is called once, with the answer or, without one, with `unknown`."""
         if self._closed:
             answer(unknown)
             return
@@ -177,7 +177,7 @@ class ProxyClient:
         self._later(line.delay_s + self._chance.random() * _WAY_S, arrives)
 
     def _tell(self) -> None:
-        """The client's own thread, which brings answers."""
+        """The thread of the client that calls back with answers."""
         while True:
             self._answers.get()()
 

@@ -1,8 +1,9 @@
-"""RocketMQ's queues by a client that pushes: it shares them out by itself, and says nothing of it (as PushSource).
+"""RocketMQ's queues by a push client, as of PushSource: the clients assign queues by themselves and report nothing.
 
-It hands over batches, one record after the other, several batches at once. It commits what is answered of a queue. What
-of a batch is not answered when it closes is sent back with the whole batch, and comes again by the group's retry topic.
-Each member takes those for members that it has heard of lately: so two may read one queue for a while, and none.
+The client hands over batches, several at once, each record after record. It commits the answered offset of each queue.
+A batch that is not fully answered when the client closes is sent back as a whole, and comes again by the group's retry
+topic. Each client assigns queues among the members that it has heard of lately, so for a while two members may read one
+queue, or none.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from tests.simulation.brokers.rocketmq import RocketBroker
 
 _THREADS, _BATCH = 4, 32
-#: How often a member shares out and commits; after how long of silence the others do so without it; and how long what
-#: was sent back is hidden.
+#: Time between assignments and commits of a member; silence after which others assign without it; time until a record
+#: that was sent back comes again.
 _SHARE_S, _SILENT_S, _BACK_S = 0.3, 1.0, 0.5
 #: How long a poll waits that finds nothing.
 _IDLE_S = 0.02
@@ -43,31 +44,31 @@ class Returned(NamedTuple):
 
 
 class PushGroup:
-    """A group: its members as they hear of each other, and what they have sent back. Each call is one step."""
+    """A group: when each member was heard, and the records that were sent back. Each call is one step."""
 
     def __init__(self, broker: RocketBroker, name: str) -> None:
         self.broker, self.name = broker, name
-        #: When each member was heard last.
+        #: Member -> time at which it was heard last.
         self.heard: dict[str, float] = {}
-        #: All that was ever sent back; what waits to be taken; what is not answered; and who has taken it.
+        #: All records ever sent back; those that wait; those taken and not answered, with the member that took them.
         self.returned: list[Returned] = []
         self.waiting: deque[Returned] = deque()
         self.open: set[int] = set()
         self._taken: dict[int, str] = {}
 
     def members(self, now: float) -> list[str]:
-        """In their order."""
+        """The members that were heard lately, in order."""
         return sorted(name for name, at in self.heard.items() if now - at < _SILENT_S)
 
     def send_back(self, topic: str, stored: Stored, now: float) -> None:
-        """Have a record come again, as another one."""
+        """Send a record back: it comes again as a new record of the retry topic."""
         record = Returned(len(self.returned), topic, stored, now + _BACK_S)
         self.returned.append(record)
         self.waiting.append(record)
         self.open.add(record.offset)
 
     def take(self, name: str, now: float) -> Returned | None:
-        """The next one for that member, also of those that one has taken that is not heard any more."""
+        """The next record for that member, also one that a member took which is silent now."""
         members = {*self.members(now), name}
         for offset in [offset for offset, by in self._taken.items() if by not in members]:
             del self._taken[offset]
@@ -81,7 +82,7 @@ class PushGroup:
 
 
 class _Reading:
-    """One queue, as one member reads it."""
+    """A queue that one member reads."""
 
     def __init__(self, queue: Partition, born: int, position: int) -> None:
         self.queue, self.born, self.position = queue, born, position
@@ -89,27 +90,27 @@ class _Reading:
 
     @property
     def answered(self) -> int:
-        """All below is."""
+        """The offset below which all records are answered."""
         return min(self.unanswered, default=self.position)
 
 
 class _Batch:
-    """A batch that one thread of the client hands over. `reading` is None: it came by the retry topic."""
+    """A batch that one thread of the client hands over. `reading` None = it came by the retry topic."""
 
     def __init__(self, reading: _Reading | None, records: Iterable[tuple[Record, Stored]]) -> None:
         self.reading, self.records = reading, list(records)
-        #: So many were answered.
+        #: The number of answered records.
         self.done = 0
         self.is_out = False
 
     @property
     def next(self) -> Record:
-        """The one that is handed over now."""
+        """The record that is handed over now."""
         return self.records[self.done][0]
 
 
 class PushMember:
-    """One member: a leased source with queues. All methods belong to one thread."""
+    """One member: a leased source with queues. One thread calls all methods."""
 
     lease_s = 30.0
     queue_lease_wait_s = 1.0
@@ -121,11 +122,12 @@ class PushMember:
         self._topics: frozenset[str] = frozenset()
         self._readings: dict[Partition, _Reading] = {}
         self._batches: list[_Batch] = []
-        #: Which batches wait for a record that is with the engine; and what it gave back to have again.
+        #: (queue, offset) of a record with the engine -> batches that wait for it; and records that the engine gave
+        #: back.
         self._out: dict[tuple[Partition, int], list[_Batch]] = {}
         self._again: deque[Record] = deque()
         self._share_at = 0.0
-        #: Others do not hear it until then, by the broker's clock.
+        #: Other members do not hear it until this time of the broker's clock.
         self.unheard_until = 0.0
         self._winding_up = False
 
@@ -135,7 +137,7 @@ class PushMember:
         self._fence, self._topics = fence, frozenset(topics)
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Records that the client's threads call back with."""
+        """Return the records that the client's threads hand over."""
         self._tend()
         found = self._take(max_records)
         if not found and timeout_s > 0:
@@ -144,14 +146,14 @@ class PushMember:
         return Batch(found)
 
     def identity(self, record: Record) -> str:
-        """UNIQ_KEY."""
+        """The message's UNIQ_KEY."""
         return (record.header(UNIQUE_KEY) or b"").decode()
 
     def extend(self, records: Sequence[Record]) -> None:
         """There is no lease to renew."""
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Answer records: their callbacks return, and the next ones of their batches come."""
+        """Answer records: their callbacks return, and the next records of their batches are handed over."""
         late = []
         for record in records:
             batches = self._out.pop((record.partition, record.offset), None)
@@ -162,11 +164,11 @@ class PushMember:
         return late
 
     def release(self, records: Iterable[Record]) -> None:
-        """Have records delivered once more from here."""
+        """Have this member deliver records once more."""
         self._again.extend(each for each in records if (each.partition, each.offset) in self._out)
 
     def drain(self) -> None:
-        """The client has been told by then."""
+        """Nothing to do: `wind_up` has told the client."""
 
     def close(self, deadline: Deadline) -> None:
         """Leave: each record without an answer goes back, with its whole batch."""
@@ -181,15 +183,15 @@ class PushMember:
 
     # ---- QueueLeasedSource
     def queue(self, record: Record) -> Partition | None:
-        """None: it came by the retry topic."""
+        """The record's queue; None = it came by the retry topic."""
         return None if record.partition.broker == RETRY else record.partition._replace(broker="a")
 
     def position_name(self, queue: Partition) -> str:
-        """By broker and number."""
+        """The position's name, of broker and queue number."""
         return f"{self.group}/{queue.topic}/{queue.broker}/{queue.number}"
 
     def look(self, queue: Partition, deadline: Deadline) -> Seen:
-        """Where the log begins and ends. Raises SourceUnavailable."""
+        """The log's bounds. Raises SourceUnavailable."""
         own = queue._replace(broker="")
         log = self._broker.logs.get(own)
         if log is None:
@@ -198,17 +200,17 @@ class PushMember:
 
     # ---- BatchedSource
     def wind_up(self) -> None:
-        """Nothing more is fetched; what has been begun is delivered on."""
+        """Fetch nothing more; batches that have begun are handed over to their end."""
         self._winding_up = True
 
     @property
     def wound_up(self) -> bool:
-        """Whether nothing more will be delivered."""
+        """Whether nothing more will be handed over."""
         return not self._batches
 
     # ---- inside
     def _tend(self) -> None:
-        """Be heard, share out, commit."""
+        """Send a heartbeat, assign queues, commit."""
         now = self._broker.settle()
         if now >= self.unheard_until:
             self._of.heard[self.name] = now
@@ -222,7 +224,7 @@ class PushMember:
         self._readings = {queue: self._reading(queue) for queue in own}
 
     def _reading(self, queue: Partition) -> _Reading:
-        """A queue as it is read already, or from the group's offset on."""
+        """The reading of a queue; a new one begins at the group's offset."""
         reading, log = self._readings.get(queue), self._broker.logs[queue]
         if reading is not None and reading.born == log.born:
             return reading
@@ -248,7 +250,7 @@ class PushMember:
             record = batch.next
             waiting = self._out.setdefault((record.partition, record.offset), [])
             if waiting and self.identity(waiting[0].next) != self.identity(record):
-                continue  # another log's: that has to leave first
+                continue  # records of the former log must be answered first
             waiting.append(batch)
             batch.is_out = True
             if len(waiting) == 1:
@@ -272,7 +274,7 @@ class PushMember:
                 reading.position = offsets[-1] + 1
                 some = [(self._record(queue, each, log.records[each]), log.records[each]) for each in offsets]
                 self._batches.append(_Batch(reading, some))
-                self._readings[queue] = self._readings.pop(queue)  # the others come first then
+                self._readings[queue] = self._readings.pop(queue)  # the other queues come first the next time
 
     def _record(self, partition: Partition, offset: int, stored: Stored) -> Record:
         return Record(partition, offset, stored.key, stored.value, stored.headers, -1, self._fence)
@@ -284,7 +286,7 @@ class PushMember:
             self._over(batch)
 
     def _over(self, batch: _Batch) -> None:
-        """All of it was answered, or sent back."""
+        """Drop a batch that was answered or sent back."""
         for record, _ in batch.records:
             if batch.reading is None:
                 self._of.open.discard(record.offset)

@@ -1,4 +1,4 @@
-"""A leased source whose queues move between members without a word: what it delivers, the test says."""
+"""A leased source whose queues move between members without a report. The test says what it delivers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Log:
-    """Each queue as the broker describes it."""
+    """The bounds of each queue's log, as the broker reports them."""
 
     def __init__(self, *, first: int = 0, end: int = 1_000, committed: int | None = None) -> None:
         self.first, self.end, self.committed = first, end, committed
@@ -41,7 +41,7 @@ class QueueLeasedMember:
         self.wound_up = False
 
     def deliver(self, *offsets: int, number: int = 0) -> None:
-        """Call back with what was delivered."""
+        """Have the next poll return these records."""
         with self.changed:
             for offset in offsets:
                 value = str(offset).encode()
@@ -54,18 +54,18 @@ class QueueLeasedMember:
         self._fence = fence
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Return what was delivered."""
+        """Return the records of `deliver`."""
         with self.changed:
             if not self._new and timeout_s > 0:
                 self.changed.wait(min(timeout_s, 0.01))
             return Batch([self._new.popleft() for _ in range(min(max_records, len(self._new)))])
 
     def identity(self, record: Record) -> str:
-        """By its offset."""
+        """The offset, as text."""
         return f"{self._ids}{record.offset}"
 
     def extend(self, records: Sequence[Record]) -> None:
-        """Nothing ends here."""
+        """Nothing to do: no lease ends."""
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
         """Acknowledge records that are done."""
@@ -87,17 +87,17 @@ class QueueLeasedMember:
 
     # ---- QueueLeasedSource
     def queue(self, record: Record) -> Partition | None:
-        """None: two brokers have a queue of that number."""
+        """The record's queue; None = two brokers have a queue of that number."""
         if len(self.log.brokers) > 1:
             return None
         return record.partition._replace(broker=min(self.log.brokers))
 
     def position_name(self, queue: Partition) -> str:
-        """By broker and number."""
+        """The position's name, of broker and queue number."""
         return f"p/{queue.broker}/{queue.number}"
 
     def look(self, queue: Partition, deadline: Deadline) -> Seen:
-        """Look at a queue as the log has it."""
+        """The bounds of the queue's log."""
         if not self.log.answers:
             raise SourceUnavailable("a test said so")
         return Seen(self.log.first, self.log.end, self.log.committed, self.log.dense)

@@ -1,7 +1,7 @@
-"""RocketMQ in memory: queues, and offsets that anybody may set.
+"""RocketMQ in memory: queues, and offsets that every client may set.
 
-Its brokers refuse no commit, of whomever, however late; they know no owner. So who has a queue is the coordinator's
-plan, and who may work on it is the store's lease.
+A broker accepts each commit, from any client and however late; it knows no owner of a queue. The coordinator's plan
+decides which member has a queue, and the lease in the store decides which one may handle its records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Reader(Protocol):
-    """A member, as its broker knows it."""
+    """A member, as its broker sees it."""
 
     @property
     def readers(self) -> Container[Partition]:
@@ -26,7 +26,7 @@ class Reader(Protocol):
         ...
 
     def wake(self) -> None:
-        """Something came."""
+        """Wake a poll that waits: messages have come."""
         ...
 
 
@@ -36,14 +36,15 @@ class RocketBroker(MemoryBroker):
     def __init__(self, runtime: Runtime, /, **topics: int) -> None:
         super().__init__(runtime, **topics)
         self.offsets: dict[tuple[str, Partition], int] = {}
-        #: Resets that no pull has met yet: until then commits are answered well, and ignored.
+        #: Resets that no pull has been told of. Until then commits are answered well, and ignored.
         self._resets: dict[tuple[str, Partition], int] = {}
         self.sources: list[Reader] = []
-        #: Which log a queue had when a member gave it up, as members note beside the group.
+        #: The log that a queue had when a member gave it up, as members note beside the group.
         self.noted: dict[tuple[str, Partition], int] = {}
 
     def commit(self, group: str, queue: Partition, offset: int, member: object = None) -> bool:
-        """Of anybody. False = answered well and not applied, as a reset waits. Called with the lock."""
+        """Commit an offset, from any client. False = answered well and not applied, since a reset waits. Called with
+        the lock."""
         if (group, queue) in self._resets:
             return False
         self.offsets[group, queue] = offset
@@ -52,13 +53,13 @@ class RocketBroker(MemoryBroker):
         return True
 
     def reset(self, group: str, queue: Partition, offset: int) -> None:
-        """Reset an offset as a person does, by a tool: also while members run."""
+        """Reset an offset as RocketMQ's tool does, also while members run."""
         with self.changed:
             self.offsets[group, queue] = self._resets[group, queue] = offset
             self._grew(queue)
 
     def reset_of(self, group: str, queue: Partition) -> int | None:
-        """OFFSET_RESET: told to the next pull, once. Called with the lock."""
+        """The reset that waits for this queue's next pull (OFFSET_RESET); told once. Called with the lock."""
         return self._resets.pop((group, queue), None)
 
     def _grew(self, partition: Partition) -> None:

@@ -1,4 +1,4 @@
-"""Commits of one member of a group of RocketMQ's: what becomes of them, and whether somebody has overwritten them."""
+"""QueueCommits: the commits of one member of a RocketMQ group, their answers, and offsets that others overwrote."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from holdfast.testing.brokers.agenda import Line
     from tests.simulation.brokers.rocketmq import RocketBroker
 
-#: How long a hand-over waits for the broker's word on the last commit.
+#: How long a hand-over waits for the answer to the last commit.
 LAST_COMMIT_S = 2.0
-#: How often a member compares the broker's offsets with what was acknowledged.
+#: Time between comparisons of the broker's offsets with the acknowledged ones.
 _LOOK_S = 5.0
-#: A request that has no answer by then has none.
+#: The timeout of a request.
 _REQUEST_S = 5.0
 _LEAST_S = 0.001
 
@@ -33,16 +33,16 @@ class Answer(NamedTuple):
 
 
 class Committing(Protocol):
-    """The member whose commits they are."""
+    """The member, as its commits see it."""
 
     @property
     def broker(self) -> RocketBroker:
-        """The broker that they go to."""
+        """The member's broker."""
         ...
 
     @property
     def group(self) -> str:
-        """The group whose offsets they are."""
+        """The name of the group."""
         ...
 
     @property
@@ -51,46 +51,47 @@ class Committing(Protocol):
         ...
 
     def wake(self) -> None:
-        """There is an answer."""
+        """Wake a poll that waits: there is an answer."""
         ...
 
 
 class QueueCommits:
-    """Of each queue one is under way, and the newest waits behind it. Guarded by the broker's lock."""
+    """Of each queue one commit is under way, and the newest waits behind it. Guarded by the broker's lock."""
 
     def __init__(self, member: Committing) -> None:
         self._member, self._broker, self._group = member, member.broker, member.group
-        #: What the listener is to be told.
+        #: Answers that the listener has not been told.
         self.answers: deque[Answer] = deque()
         self._under_way: dict[Partition, int] = {}
         self._following: dict[Partition, int] = {}
-        #: Or what the broker had when the queue came.
+        #: Queue -> offset that was acknowledged last, or the broker's offset when the queue was assigned.
         self._acknowledged: dict[Partition, int] = {}
         self._look_at = 0.0
 
     def begin(self, now: float, queue: Partition, offset: int) -> None:
-        """Commit it, after that which is under way."""
+        """Commit an offset, after the commit of that queue that is under way."""
         if queue in self._under_way:
             self._following[queue] = offset
         else:
             self._send(now, queue, offset)
 
     def refuse(self, queue: Partition, offset: int) -> None:
-        """Refuse a commit of a queue that is not ours any more: nothing is sent."""
+        """Answer the commit of a queue that the member has lost; nothing is sent."""
         self.answers.append(Answer(queue, offset, CommitFate.DISCARD))
 
     def came(self, found: Mapping[Partition, int | None]) -> None:
-        """Note the broker's offsets of queues that came."""
+        """Note the broker's offsets of newly assigned queues."""
         for queue, at in found.items():
             if at is not None and queue not in self._under_way:
                 self._acknowledged.setdefault(queue, at)
 
     def forget(self, queue: Partition) -> None:
-        """Forget a queue that is not ours any more."""
+        """Forget a queue that the member has lost."""
         self._acknowledged.pop(queue, None)
 
     def look(self, now: float) -> Sequence[tuple[Partition, int]]:
-        """Now and then: queues whose offset is not the one that was acknowledged, with it. Without the lock."""
+        """Each `_LOOK_S`: queues whose offset differs from the acknowledged one, with that offset. Called without the
+        lock."""
         line = self._member.line
         if now < self._look_at or not (line.hears and line.speaks):
             return ()
@@ -101,7 +102,7 @@ class QueueCommits:
         return [(queue, other) for queue, at, other in found if other != at]
 
     def wait(self, news: Event) -> None:
-        """Until all that is under way is answered, or for so long. Without the lock."""
+        """Wait until all commits under way are answered, for at most `LAST_COMMIT_S`. Called without the lock."""
         until = self._broker.settle() + LAST_COMMIT_S
         while self._under_way and (now := self._broker.settle()) < until:
             news.clear()
@@ -140,4 +141,4 @@ class QueueCommits:
 
 
 def _void(_: object) -> None:
-    """Nobody hears that answer."""
+    """Drop an answer."""

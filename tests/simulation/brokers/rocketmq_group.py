@@ -1,4 +1,4 @@
-"""A group of RocketMQ's in the words of `MemoryGroup`, for whoever plays with either of them."""
+"""RocketGroup: a RocketMQ group with the interface of `MemoryGroup`."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from tests.simulation.brokers.rocketmq import RocketBroker
 
-#: How much later a commit comes that comes once more.
+#: The delay of a commit's second arrival.
 _LATE_S = 1.5
 
 
 class RocketGroup(Watcher):
-    """The committed offsets, and who committed them. Guarded by the broker's lock."""
+    """The committed offsets, and the members that committed them. Guarded by the broker's lock."""
 
     def __init__(self, broker: RocketBroker, name: str) -> None:
         self.broker, self.name = broker, name
         self.attempts: list[Attempt] = []
-        #: How many commits of a queue are still to come once more.
+        #: Queue -> how many of its next commits will arrive a second time.
         self._late: Counter[Partition] = Counter()
-        #: Those that are on their way.
+        #: How many second arrivals are under way.
         self.coming = 0
         broker.watchers.append(self)
 
     @property
     def members(self) -> Sequence[object]:
-        """Nobody: the broker knows no members that it would wait for."""
+        """Always empty: the broker waits for no members."""
         return ()
 
     def offset(self, partition: Partition) -> int | None:
-        """The committed offset; None = nothing."""
+        """The committed offset; None = none."""
         with self.broker.changed:
             return self.broker.offsets.get((self.name, partition))
 
     def set_offset(self, partition: Partition, offset: int | None) -> None:
-        """By hand, while the group is empty or not: the next pull is told of it. Such a broker forgets none."""
+        """Reset an offset, also while members run; the next pull is told. The broker never lets an offset expire."""
         if offset is not None:
             self.broker.reset(self.name, partition, offset)
 
     def refuse(self, partition: Partition, *fates: CommitFate) -> None:
-        """Such a broker refuses nothing: so many of the next commits of that queue arrive once more instead, when
-        others may have it."""
+        """The broker refuses no commit. Instead, so many of the next commits of that queue arrive a second time, when
+        another member may have the queue."""
         with self.broker.changed:
             self._late[partition] += len(fates)
 
     def lose(self, member: object) -> None:
-        """Nothing: no broker takes queues away. Who stands still loses them."""
+        """Nothing to do: the broker takes no queues away. A frozen member loses its queues."""
 
     # ---- Watcher
     def on_commit(self, partition: Partition, offset: int, member: object, metadata: str) -> None:
@@ -67,7 +67,7 @@ class RocketGroup(Watcher):
 
         def once_more() -> None:
             self.coming -= 1
-            if log is not None and self.broker.logs.get(partition) is log:  # nobody waits so long that it is another
+            if log is not None and self.broker.logs.get(partition) is log:  # else the topic was made again
                 self.broker.commit(self.name, partition, offset, member)
 
         self.broker.after(self.broker.time, _LATE_S, once_more)

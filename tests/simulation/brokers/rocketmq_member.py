@@ -1,4 +1,4 @@
-"""A member of a group of RocketMQ's: a partitioned source whose queues a coordinator hands out."""
+"""RocketSource: a member of a RocketMQ group, as a partitioned source whose queues a coordinator assigns."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _HELD = Start(None, hold=True)
 
 
 class RocketSource:
-    """One member of a group, as `RocketMQSource` is one. All methods belong to one thread.
+    """One member of a group, like a `RocketMQSource`. One thread calls all methods but `wake`.
 
     Args:
-        broker: where the queues are.
+        broker: the broker.
         group: the group's name.
         coordinator: of the group, as that process sees it.
-        runtime: the machine of its process.
+        runtime: of its process.
         name: for judges and stories.
         lease_s: of a member at the coordinator.
         by_message: copies of one message, by UNIQ_KEY, are handled once.
@@ -75,18 +75,18 @@ class RocketSource:
         self._listener: RebalanceListener
         self._owners: Mapping[Partition, Fence] = {}
         self._commits = QueueCommits(self)
-        #: The brokers' answers to commits are waited for.
+        #: Whether a hand-over runs, which waits for the answers to commits.
         self._handing_over = False
 
     def __repr__(self) -> str:
         return f"RocketSource({self.group}, {self.name})"
 
     def brings_again(self, topic: str) -> bool:
-        """See the port."""
+        """Implements `PartitionedSource.brings_again`."""
         return topic == self.retry_topic
 
     def wake(self) -> None:
-        """There may be news. Any thread."""
+        """Wake a poll that waits: there may be news. Any thread."""
         self._news.set()
 
     # ---- the start and the end
@@ -124,11 +124,11 @@ class RocketSource:
             return [queue for topic in self._topics for queue in self.broker.of(topic)]
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Raises SourceError: a group subscribes alike in all its members."""
+        """Raise SourceError: all members of a group must have the same subscription."""
         raise SourceError("a RocketMQ group subscribes alike in all its members")
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
-        """Others have the queues from now on. Idempotent."""
+        """Give all queues up and leave. Idempotent."""
         membership, self._membership = self._membership, None
         if self in self.broker.sources:
             self._commits.wait(self._news)
@@ -140,7 +140,7 @@ class RocketSource:
 
     # ---- polling
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Queues that come and go, then records."""
+        """Run the callbacks of revoked and assigned queues, then return records."""
         self.polls += 1
         self._news.clear()
         now = self.broker.settle()
@@ -193,11 +193,11 @@ class RocketSource:
         self._plan, mine = plan, plan.of(membership.id)
         gone, came = sorted(self.readers.keys() - mine), sorted(mine - self.readers.keys())
         if gone:
-            for queue in gone:  # nothing more is read of it
+            for queue in gone:  # read nothing more of them
                 self.readers[queue].paused = True
             self._handing_over = True
             try:
-                # What is under way may be a queue's last commit: then the engine adds none to wait for.
+                # A queue's last commit may be under way already; then the engine commits nothing more.
                 self._commits.wait(self._news)
                 self._listener.revoked(gone)
             finally:
@@ -209,7 +209,7 @@ class RocketSource:
             starts: Mapping[Partition, Start] = {}
             try:
                 starts = self._listener.assigned(came)
-            finally:  # if a signal handler raises there, they are held until they are sought in
+            finally:  # if a signal handler raises in the callback, the queues stay paused until a seek
                 for queue in came:
                     start = starts.get(queue, _HELD)
                     self.readers[queue] = reader = Pulled(start.offset, paused=start.hold)
@@ -237,11 +237,11 @@ class RocketSource:
 
     # ---- positions
     def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
-        """Of a topic that was made again the names are the same."""
+        """The positions' names. A topic that is deleted and made again keeps them."""
         return {each: f"{self.group}/{each.topic}/{each.broker}/{each.number}" for each in partitions}
 
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
-        """The broker's offsets; it does not say who committed them."""
+        """The broker's offsets; the broker does not know which client committed them."""
         self._wait_for_answer("committed", deadline)
         with self.broker.changed:
             found = {each: self.broker.offsets.get((self.group, each)) for each in partitions}
@@ -249,7 +249,7 @@ class RocketSource:
         return {each: None if at is None else Committed(at, True, marked=False) for each, at in found.items()}
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """The first message."""
+        """The first offset of each queue."""
         self._wait_for_answer("first_offsets", deadline)
         with self.broker.changed:
             return {each: self.broker.logs[each].start for each in partitions if each in self.broker.logs}
@@ -264,12 +264,12 @@ class RocketSource:
         return self.end_offsets(partitions) if self.line.hears and self.line.speaks else None
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The ends of the logs as far as known."""
+        """The ends of the logs, as far as pulls have told them."""
         with self.broker.changed:
             return {each: self.broker.logs[each].end for each in partitions if each in self.broker.logs}
 
     def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Where the logs begin: all of it is known here."""
+        """The starts of the logs; this client knows all."""
         with self.broker.changed:
             return {each: self.broker.logs[each].start for each in partitions if each in self.broker.logs}
 
@@ -283,11 +283,11 @@ class RocketSource:
         self.commit({partition: offset})
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Begin to commit; what is not ours any more is not sent, but what was sent is taken whenever it comes. In a
-        hand-over the answers are waited for, so that the next owner reads this offset."""
+        """Send commits, but none of queues that the member has lost. The broker accepts a commit whenever it arrives,
+        so a hand-over waits for the answers, and the next owner reads this offset."""
         now = self.broker.settle()
         lost = self._membership is None or self._membership.lost
-        # Asked before the broker's lock is taken: who reads a clock may have to wait.
+        # Before the broker's lock is taken: `cancelled` reads a clock, which may wait.
         ours = {queue for queue in offsets if (fence := self._owners.get(queue)) is not None and not fence.cancelled}
         with self.broker.changed:
             for queue, offset in offsets.items():
@@ -300,20 +300,20 @@ class RocketSource:
 
     # ---- reading
     def seek(self, partition: Partition, offset: int) -> None:
-        """Read on from there. Raises SourceUnavailable."""
+        """Read on from that offset. Raises SourceUnavailable."""
         reader = self.readers.get(partition)
         if reader is None:
             raise SourceUnavailable(f"{partition} is not assigned: nothing to seek in")
         reader.position, reader.told_end = offset, -1
 
     def pause(self, partitions: Collection[Partition]) -> None:
-        """Deliver nothing."""
+        """Deliver no records of these queues."""
         for partition in partitions:
             if partition in self.readers:
                 self.readers[partition].paused = True
 
     def resume(self, partitions: Collection[Partition]) -> None:
-        """Deliver again."""
+        """Deliver records of these queues again."""
         for partition in partitions:
             if partition in self.readers:
                 self.readers[partition].paused = False

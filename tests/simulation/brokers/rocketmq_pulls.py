@@ -1,4 +1,4 @@
-"""Pulls: what one look at all of a member's queues brings."""
+"""Pulls: read once from all queues of a member."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class Pulled:
-    """Where a member stands in a queue."""
+    """A member's position in a queue."""
 
     __slots__ = ("log", "paused", "position", "told_end")
 
     def __init__(self, position: int | None, *, paused: bool) -> None:
-        #: None = the engine has not said yet.
+        #: None = the engine has not decided yet.
         self.position, self.paused = position, paused
         self.told_end = -1
-        #: Which log it reads; another one is a topic that was made again.
+        #: The log that it reads; a topic that was made again has another.
         self.log: int | None = None
 
 
 class PullTarget(NamedTuple):
-    """Where is read, and what its messages carry."""
+    """A queue to read, and the fence of its records."""
 
     queue: Partition
     reader: Pulled
@@ -39,12 +39,12 @@ class PullTarget(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """The messages that one look at all queues brings."""
+    """The result of reading once from all queues."""
 
     records: list[Record]
     ends: list[End]
     unreadable: dict[tuple[Partition, int], RecordUnreadable]
-    #: Queue, where it is read on, and whether its log is another, or was cut; else somebody has reset the group.
+    #: (queue, offset to read on from, True if its log was replaced or cut, False if the group was reset).
     moved: list[tuple[Partition, int, bool]]
 
 
@@ -55,7 +55,7 @@ def pull(
     owners: Mapping[Partition, Fence],
     at_most: int,
 ) -> Pull:
-    """Read on in each of them."""
+    """Read on in each queue."""
     brought = Pull([], [], {}, [])
     with broker.changed:
         for queue, reader in list(readers.items()):
@@ -69,15 +69,15 @@ def pull(
                 reader.position = log.start if reset is None else reset
                 brought.moved.append((queue, reader.position, reset is None))
             elif _read(PullTarget(queue, reader, log, owners.get(queue)), brought, at_most):
-                readers[queue] = readers.pop(queue)  # the others first, the next time
+                readers[queue] = readers.pop(queue)  # the other queues come first the next time
     return brought
 
 
 def _read(place: PullTarget, brought: Pull, at_most: int) -> bool:
-    """Whether there was a message."""
+    """Read on in one queue. Returns: whether there was a message."""
     queue, reader, log, fence = place
     at, some = reader.position or 0, False
-    if at < log.start:  # what lay before has expired unread
+    if at < log.start:  # messages before it have expired unread
         at = log.start
         brought.ends.append(End(queue, at))
     for offset in log.from_(at, at_most - len(brought.records)):

@@ -1,8 +1,7 @@
-"""Draw: a world from a seed. Nothing of a run is drawn here but the seed by which the scheduler goes on.
+"""Draw: a world from a seed. A run itself draws nothing from it but the scheduler's seed.
 
-What is drawn how often goes by what was found before: cut runs and parked lanes need keys that repeat, about as many of
-them as there are records; starved kinds need handlers of several kinds; a lane that is not woken needs handlers that
-hang.
+The odds follow earlier findings: cut runs and parked lanes need keys that repeat, about as many of them as there are
+records; starved kinds need handlers of several kinds; a lane that is not woken needs handlers that hang.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _KINDS: Sequence[Sequence[Kind]] = (
     ("plain", "async", "batch"),
     ("plain", "batch", "async batch"),
 )
-#: How often each fault is drawn, of those that are drawn at all.
+#: The weight of each kind of fault.
 _FAULTS: dict[FaultKind, int] = {
     "crash": 2,
     "stall": 2,
@@ -77,7 +76,7 @@ _FAULTS: dict[FaultKind, int] = {
     "compact": 1,
     "reset": 1,
 }
-#: The store does not hear, or is not heard.
+#: Faults during which calls of the store may have no answer.
 _STORE_AWAY: frozenset[FaultKind] = frozenset({"silent", "deaf", "slow", "lossy", "forbid"})
 _STORES: Sequence[StoreKind] = (*("specification",) * 6, "scripts", "digests")
 _STORE_DOWN: Sequence[Literal["pause", "open"]] = (*("pause",) * 9, "open")
@@ -85,7 +84,7 @@ _STORE_DOWN: Sequence[Literal["pause", "open"]] = (*("pause",) * 9, "open")
 
 def draw(seed: int) -> World:
     """The world of that seed, the same in every process."""
-    chance = random.Random(f"holdfast {seed}")  # a text: its hash has no part in it
+    chance = random.Random(f"holdfast {seed}")  # text is seeded by its bytes, and not by its hash
     pick = chance.choice
     kinds = pick(_KINDS)
     records = pick([200, 200, 200, 400, 600])
@@ -96,7 +95,7 @@ def draw(seed: int) -> World:
         settings = replace(settings, workers=max(1, settings.workers), handler_timeout_s=timeout_s)
     partitions = pick([1, 2, 4, 4, 6])
     topics = tuple(Topic(name=f"t{at}", partitions=max(1, partitions // len(kinds))) for at in range(len(kinds)))
-    keyed = pick([0, 0, 1, 1, 2])  # none, all, the first handler
+    keyed = pick([0, 0, 1, 1, 2])  # no handler, all handlers, the first handler
     handlers = tuple(
         _handling(chance, kind, topic, keyed=keyed == 1 or (keyed == 2 and at == 0))
         for at, (kind, topic) in enumerate(zip(kinds, topics, strict=True))
@@ -142,14 +141,14 @@ def draw(seed: int) -> World:
 
 
 def _noted_resets(world: World) -> World:
-    """Leave the store where it is: a member that is open while the store is away cannot note a reset there."""
+    """Take out faults during which the store has no answer: an open member cannot note a reset then."""
     if world.settings.store_down != "open" or all(each.kind != "reset" for each in world.faults):
         return world
     return replace(world, faults=tuple(each for each in world.faults if each.kind not in _STORE_AWAY))
 
 
 def _apart(what: str, seed: int) -> random.Random:
-    """For what came late: a world is the same one as before but for that."""
+    """A stream of chance of its own, for options that were added later: all else of the world stays the same."""
     return random.Random(f"holdfast {what} {seed}")
 
 
@@ -231,7 +230,7 @@ def _records(
     pick = chance.choice
     places = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
     keyed = {topic: handler.keyed for handler in handlers for topic in handler.topics}
-    # What no handler can handle would keep one paused for ever.
+    # A record that always fails would keep a handler at its limit paused for ever.
     limited = any(handler.limit is not None for handler in handlers)
     lanes, units = pick([3, 20, count]), pick([12, count, count, 10**9])
     work, failing = pick(["none", "short", "mixed", "slow"]), pick([0.0, 0.0, 0.0, 0.05, 0.3])

@@ -1,6 +1,6 @@
-"""Elsewhere: a world that was drawn for apps on Kafka, on brokers of another kind, or with loops of the users' own.
+"""Elsewhere: moves a world that was drawn for apps on Kafka to another kind of broker, or to users' own loops.
 
-What cannot happen there happens otherwise.
+A fault that cannot happen there is replaced by another.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
     from tests.simulation.drawing.world import Fault, FaultKind, World
 
-#: In so many worlds of all: RocketMQ's queues; and of the others, its messages one by one.
+#: The part of all worlds on RocketMQ's queues; and of the others, the part with leased messages.
 _QUEUES, _LEASED = 0.2, 0.16
-#: Of those: its queues, by a client that shares them out.
+#: Of those with leased messages, the part on queues that a push client assigns.
 _PUSHED = 0.33
-#: And of the rest: loops of the user's own.
+#: Of the rest, the part with users' own loops.
 _LOOPS = 0.19
-#: A broker tells of a reset once: who cannot note it then loses it.
+#: RocketMQ's broker tells of a reset once. A member loses it if it cannot note it then, as during these faults.
 _KEEP_FROM_NOTING: frozenset[FaultKind] = frozenset(
     {"crash", "stall", "lose", "silent", "deaf", "slow", "lossy", "forbid"}
 )
-#: What happens in the place of what cannot, where messages are leased.
+#: With leased messages: impossible fault -> the fault in its place.
 _OF_LEASED: dict[FaultKind, FaultKind] = {"grow": "join", "markers": "lose", "compact": "lose", "reset": "lose"}
 
 
 def moved(world: World, chance: random.Random) -> World:
-    """Move the world somewhere else, now and then."""
+    """Move some worlds to another kind of broker, or to users' own loops."""
     if chance.random() < _QUEUES:
         resets = any(fault.kind == "reset" for fault in world.faults)
         faults = tuple(_of_queues(fault) for fault in world.faults if not (resets and fault.kind in _KEEP_FROM_NOTING))
@@ -44,9 +44,9 @@ def moved(world: World, chance: random.Random) -> World:
 
 
 def _leased(world: World, chance: random.Random) -> World:
-    """Nothing moves between members, so there are no partitions to pause, to grow or to reset."""
+    """Move the world to leased messages. There are no partitions to pause, to grow or to reset."""
     lease_s, pushed = chance.choice([1.0, 2.0, 5.0]), chance.random() < _PUSHED
-    if pushed:  # what that client cannot read it keeps; and it hands one queue's records to several threads
+    if pushed:  # that client keeps unreadable records to itself, and hands one queue's records to several threads
         ordering = world.settings.ordering if world.settings.ordering != "partition" else "key"
         world = replace(
             world,
@@ -64,8 +64,8 @@ def _leased(world: World, chance: random.Random) -> World:
 
 
 def _looped(world: World, chance: random.Random) -> World:
-    """Have a loop of its own. A loop gets records in their order, one by one or several; there are no timeouts, no
-    letters, and a record that cannot be read is the client's own matter."""
+    """Replace the apps by users' own loops. A loop gets records in order, one or several at a time. There are no
+    timeouts and no dead letters, and the client deals with unreadable records."""
     pick = chance.choice
     done_when = pick(get_args(DoneWhen))
     settings = replace(
@@ -95,5 +95,5 @@ def _looped(world: World, chance: random.Random) -> World:
 
 
 def _of_queues(fault: Fault) -> Fault:
-    """No broker takes queues away: who stands still for longer than its lease loses them."""
+    """Replace "lose": the broker takes no queues away, but a member that is frozen beyond its lease loses them."""
     return replace(fault, kind="stall", for_s=2.0) if fault.kind == "lose" else fault

@@ -1,4 +1,4 @@
-"""Mishaps: faults that some worlds get beside those that `draw` gives to any, from a stream of chance of their own."""
+"""Mishaps: further faults of some worlds, beside those of `draw`, from a stream of chance of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.simulation.brokers.kafka_slips import SlipKind
     from tests.simulation.drawing.world import BrokerKind, FaultKind, World
 
-#: How many worlds have some, and how often each is drawn of those.
+#: The part of worlds that have some; and the weight of each kind.
 _SOME = 0.4
 _MISHAPS: dict[FaultKind, int] = {
     "remake": 3,
@@ -28,57 +28,57 @@ _MISHAPS: dict[FaultKind, int] = {
 }
 
 
-#: Where some of them cannot happen.
+#: Kind of broker -> faults that cannot happen there.
 _NOT: dict[BrokerKind, frozenset[FaultKind]] = {
     "leased": frozenset({"remake", "leaderless"}),
     "pushed": frozenset({"leaderless", "cut", "late", "twice"}),
 }
 
 
-#: How many worlds of Kafka's have another program that commits the group's offsets.
+#: The part of Kafka's worlds in which another program commits the group's offsets.
 _FOREIGN = 0.15
-#: How many loops seek, of those without threads.
+#: The part of loops without threads that seek.
 _SEEKS = 0.5
-#: How many have brokers that forget the group's offsets;
-#: what loses the store's as well, or makes partitions of which it knows nothing.
+#: The part of worlds whose broker forgets the group's offsets. The faults below are taken out of them: the store would
+#: lose its data as well, or there would be partitions that it does not know.
 _EXPIRED = 0.12
 _UNKNOWN: frozenset[FaultKind] = frozenset({"failover", "empty", "remake", "grow"})
-#: How many worlds have logs that retention shortens.
+#: The part of worlds whose logs retention shortens.
 _EXPIRES = 0.1
-#: One in so many worlds of Kafka's has clients that leave records out.
+#: One in so many of Kafka's worlds has clients that skip records.
 _SLIPS = 6
-#: Between two moves of the client, holes of a log that has them are believed (`partition/holes.py`).
+#: Between two moves of the client, the engine believes holes of a log that has holes (`partition/holes.py`).
 _HOLES: frozenset[FaultKind] = frozenset({"compact", "markers"})
 
 
 def slips(chance: random.Random, world: World, *, only: SlipKind | None = None) -> World:
-    """Give some worlds clients that leave records out.
+    """Give some worlds clients that skip records.
 
     Args:
-        chance: draws them.
-        world: as it was.
-        only: this kind and no other, in any world of Kafka's.
+        chance: the stream to draw from.
+        world: the world until now.
+        only: this kind, in each of Kafka's worlds; None = a drawn kind, in some.
     """
     if world.broker != "kafka" or (only is None and chance.randrange(_SLIPS)):
         return world
     kind = only or chance.choice(SLIP_KINDS)
-    # Of a topic that is made again, the first record that the client gives tells where the new log begins.
+    # In a topic that is made again, the first record from the client decides where the new log begins.
     faults = tuple(each for each in world.faults if each.kind != "remake")
     if kind == "now and then":
         faults = tuple(each for each in faults if each.kind not in _HOLES)
-    else:  # what is left out is to be found among holes of the log's own
+    else:  # skipped records hide among the log's own holes
         holes = [_mishap(chance, chance.choice(sorted(_HOLES))) for _ in range(chance.choice([0, 0, 12]))]
         faults = tuple(sorted((*faults, *holes), key=lambda each: each.at_s))
     return replace(world, slips=kind, faults=faults)
 
 
 def mishaps(chance: random.Random, world: World, *, only: FaultKind | None = None) -> World:
-    """Add some more faults to the world.
+    """Add further faults to some worlds.
 
     Args:
-        chance: draws them.
-        world: as it was.
-        only: these and no others, in any case.
+        chance: the stream to draw from.
+        world: the world until now.
+        only: this kind, in each world; None = drawn kinds, in some.
     """
     if only is None and chance.random() >= _SOME:
         return world
@@ -89,13 +89,13 @@ def mishaps(chance: random.Random, world: World, *, only: FaultKind | None = Non
     faults = sorted((*world.faults, *more), key=lambda each: each.at_s)
     world = replace(world, faults=tuple(faults), request_timeout_s=request_s)
     if any(each.kind == "twice" for each in more):
-        # What a late commit has overwritten is committed anew by that clock.
+        # The engine commits offsets anew at this interval, after a late commit has overwritten them.
         world = replace(world, settings=replace(world.settings, commit_refresh_s=1.0))
     return world
 
 
 def retention(chance: random.Random, world: World) -> World:
-    """Have some worlds whose logs lose what lies at their beginning, while members are behind or gone."""
+    """Have some worlds whose logs lose their beginning, while members are behind or away."""
     if world.broker in LEASED or chance.random() >= _EXPIRES:
         return world
     more = [_mishap(chance, "expire") for _ in range(chance.choice([1, 2, 4]))]
@@ -103,14 +103,14 @@ def retention(chance: random.Random, world: World) -> World:
 
 
 def expired(chance: random.Random, world: World) -> World:
-    """Have some worlds of Kafka's whose broker forgets the group's offsets while nobody runs. The store alone has them
-    then: so it loses nothing there, and nobody goes on without it."""
+    """Have some of Kafka's worlds whose broker forgets the group's offsets while no member runs. Then the store alone
+    knows them, so it loses no data there, and no member goes on without it."""
     if world.broker != "kafka" or world.settings.store_down == "open" or chance.random() >= _EXPIRED:
         return world
     pick = chance.choice
     forget = replace(_mishap(chance, "forget"), for_s=pick([0.0, 0.5, 2.0]))
     faults = [each for each in world.faults if each.kind not in _UNKNOWN]
-    if pick([True, False]):  # nothing was there to be handled before
+    if pick([True, False]):  # the offsets expire before the first records
         forget, later_s = replace(forget, at_s=forget.at_s / 3), pick([1.0, 2.0])
         world = replace(world, records=tuple(replace(each, at_s=each.at_s + later_s) for each in world.records))
     faults = sorted([*faults, forget], key=lambda each: each.at_s)
@@ -118,7 +118,7 @@ def expired(chance: random.Random, world: World) -> World:
 
 
 def seeks(chance: random.Random, world: World) -> World:
-    """Have some loops seek. A move that a signal breaks off is made once more: nobody could say which."""
+    """Have some loops seek. They get no signals: a seek that a signal breaks off may or may not have been made."""
     if world.loop is None or world.loop.threads or chance.random() >= _SEEKS:
         return world
     faults = tuple(each for each in world.faults if each.kind not in {"interrupt", "remake"})
@@ -126,9 +126,12 @@ def seeks(chance: random.Random, world: World) -> World:
 
 
 def foreign(chance: random.Random, world: World, *, only: bool = False) -> World:
-    """Have some worlds of Kafka's where another program commits offsets of the group's while members run.
+    """Have some of Kafka's worlds in which another program commits the group's offsets while members run.
 
-    Args: only: whether to do so in any world of Kafka's.
+    Args:
+        chance: the stream to draw from.
+        world: the world until now.
+        only: True = in each of Kafka's worlds.
     """
     if world.broker != "kafka" or (chance.random() >= _FOREIGN and not only):
         return world
@@ -136,7 +139,7 @@ def foreign(chance: random.Random, world: World, *, only: bool = False) -> World
         replace(_mishap(chance, "foreign"), count=chance.choice([1, 2, 2]), amount=chance.choice([0.1, 0.5, 0.9, 1.0]))
         for _ in range(chance.choice([1, 2, 4]))
     ]
-    # Where nothing moves, what is overwritten is committed anew by that clock.
+    # The engine commits overwritten offsets anew at this interval, where no partition moves.
     settings = replace(world.settings, commit_refresh_s=1.0)
     faults = tuple(sorted((*world.faults, *more), key=lambda each: each.at_s))
     return replace(world, settings=settings, faults=faults)

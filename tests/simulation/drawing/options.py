@@ -1,8 +1,8 @@
-"""Options: what a user may say of handlers, retries, limits and the app that few worlds need, drawn for some of them.
+"""Options: rarer options of handlers, retries, limits and the app, drawn for some worlds.
 
-A stream of chance of their own: a world for which none is drawn is what it was before an option was added here. Every
-option of `Settings`, `Retry`, `Ramp`, `DeadLetterLimit`, `BatchOf` and `Holdfast.handler` is drawn here or in `draw`;
-a test looks whether they are.
+They have a stream of chance of their own: a world without them stays the same when an option is added here. Each option
+of `Settings`, `Retry`, `Ramp`, `DeadLetterLimit`, `BatchOf` and `Holdfast.handler` is drawn here or in `draw`; a test
+checks that.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ if TYPE_CHECKING:
 
     from tests.simulation.drawing.world import Handling, Planned, World
 
-#: How many worlds have such options at all; and how likely each of them is there.
+#: The part of worlds that have such options; and the odds of each there.
 _SOME, _EACH = 0.5, 0.25
-#: An app that has no dead letters stops at each record that fails for good, and is started again.
+#: The most restarts. An app without dead letters stops at each record that fails for good, and is restarted.
 _STOPS = 8
-#: What hangs does so for that long at most: some of it ends before anybody notices.
+#: The longest hang of a call. Some calls end before the engine notices.
 HANGS_S = 3.0
-#: How many records do, where a handler got a timeout of its own.
+#: The part of records that hang, where a handler has a timeout of its own.
 _HUNG = 0.01
 _MOVED = 0.3
-#: How many worlds have retry topics, and how likely each handler has some there.
+#: The part of worlds that have retry topics; and the odds that a handler has some.
 _LATER, _PART = 0.15, 0.7
 _BY_RECORD = 0.5
-#: How many worlds have handlers that run for seconds, and how many of their records, which come within that time.
+#: The part of worlds with handlers that run for seconds; the part of their records; the seconds within which these
+#: come.
 _SLOW, _SLOW_RECORDS, _SLOW_S = 0.1, 0.02, 5.0
 _LONG_S = 3.0
-#: How many worlds have letters that are too large, and of how many records; and in how many a partition may not be read
-#: far beyond a record that is not done.
+#: The part of worlds with dead letters that are too large, and of which part of their records; and the part of worlds
+#: with a bound (`max_ahead`).
 _LARGE, _LARGE_RECORDS, _FAR = 0.12, (0.2, 1.0), 0.12
 
 
 def options(chance: random.Random, world: World) -> World:
-    """Set some of the options that are drawn apart."""
+    """Set some of these options."""
     if chance.random() >= _SOME:
         return world
     for at in range(len(world.handlers)):
@@ -51,7 +52,8 @@ def options(chance: random.Random, world: World) -> World:
 
 
 def retry_topics(chance: random.Random, world: World) -> World:
-    """Have records that fail tried again later. By names alone; and its clocks may differ by more than its delays."""
+    """Give some handlers retry topics. Topics are subscribed to by name, and clocks may differ by more than the
+    delays."""
     if world.broker != "kafka" or world.loop is not None or chance.random() >= _LATER:
         return world
     for at, handler in enumerate(world.handlers):
@@ -63,7 +65,7 @@ def retry_topics(chance: random.Random, world: World) -> World:
 
 
 def failing_by_record(chance: random.Random, world: World) -> World:
-    """Have batch handlers that say which of their records have failed."""
+    """Have batch handlers that raise `BatchFailed` with the records that failed."""
     for at, handler in enumerate(world.handlers):
         if handler.batch is not None and chance.random() < _BY_RECORD:
             world = _with(world, at, by_record=True)
@@ -71,8 +73,8 @@ def failing_by_record(chance: random.Random, world: World) -> World:
 
 
 def slow_handlers(chance: random.Random, world: World) -> World:
-    """Have handlers that run for seconds now and then, while records come and members join: a drain waits for them, and
-    others wait for the drain."""
+    """Have handlers that sometimes run for seconds, while records come and members join. A drain waits for them, and
+    other members wait for the drain."""
     timed = world.settings.handler_timeout_s is not None or any(each.timeout_s is not None for each in world.handlers)
     if timed or world.broker in LEASED or world.loop is not None or chance.random() >= _SLOW:
         return world
@@ -91,7 +93,7 @@ def slow_handlers(chance: random.Random, world: World) -> World:
 
 
 def large_letters(chance: random.Random, world: World) -> World:
-    """Have letters that are too large for the topic that they go to. Who stops for one may not do so too often."""
+    """Have dead letters that are too large for their topic. If the app stops for each, there are only a few."""
     if world.loop is not None or chance.random() >= _LARGE:
         return world
     part = chance.choice(_LARGE_RECORDS)
@@ -109,7 +111,7 @@ def large_letters(chance: random.Random, world: World) -> World:
 
 
 def far_ahead(chance: random.Random, world: World) -> World:
-    """Bound how far a partition is read beyond its lowest record that is not done."""
+    """Set `max_ahead`: how far a partition is read beyond its lowest record that is not done."""
     if world.broker in LEASED or chance.random() >= _FAR:
         return world
     return replace(world, settings=replace(world.settings, max_ahead=chance.choice([5, 20, 60])))
@@ -132,7 +134,7 @@ def _settings(chance: random.Random, world: World) -> World:
 
 # ---- of one handler
 def _timeout(chance: random.Random, world: World, at: int) -> World:
-    """One of its own; `math.inf`: none, whatever the settings say."""
+    """A timeout of the handler's own; `math.inf` = none, whatever the settings say."""
     timeout_s = chance.choice([0.2, 0.5, 1.0, math.inf])
     if world.settings.workers == 0 and timeout_s < math.inf:
         return world
@@ -158,7 +160,7 @@ def _waits(chance: random.Random, world: World, at: int) -> World:
 
 
 def _gives_up(chance: random.Random, world: World, at: int) -> World:
-    """Some errors are not tried again."""
+    """Have errors that are not retried."""
     world = _with(world, at, **chance.choice([{"retry_on": True}, {"give_up_on": True}]))
     part = chance.choice([0.3, 1.0])
 
@@ -169,7 +171,7 @@ def _gives_up(chance: random.Random, world: World, at: int) -> World:
 
 
 def _limit(chance: random.Random, world: World, at: int) -> World:
-    """Other limits of dead letters, where it has one: no record may be there that nobody can handle."""
+    """Another limit of dead letters, for a handler that has one. Then no record may fail for ever."""
     limit = world.handlers[at].limit
     if limit is None:
         return world
@@ -187,15 +189,15 @@ def _limit(chance: random.Random, world: World, at: int) -> World:
 
 
 def _no_letters(chance: random.Random, world: World, at: int) -> World:
-    """Do without letters: a record that fails for good stops the app, which is started again. So it may not fail for
-    ever, nor too often."""
+    """Do without dead letters: a record that fails for good stops the app, which is restarted. So no record may fail
+    for ever, and few may fail for good."""
     if _failing(world, at) > _STOPS:
         return world
     return _with(world, at, dead_letter=False)
 
 
 def _pattern(chance: random.Random, world: World, at: int) -> World:
-    """Have topics subscribed to by a pattern, where the broker has such."""
+    """Subscribe to topics by a pattern, where the broker supports it."""
     if world.broker != "kafka":
         return world
     return _with(world, at, topics=tuple(f"^{each}$" for each in world.handlers[at].topics))
@@ -243,7 +245,7 @@ def _records(world: World, at: int, change: Callable[[Planned], Planned]) -> Wor
 
 
 def _failing(world: World, at: int) -> float:
-    """How many calls of it can fail; without end, where a record is no handler's."""
+    """The most calls of the handler that can fail; `math.inf` if a record always fails."""
     handler, failing = world.handlers[at], 0
     for record in world.records:
         if handler.matches(record.topic):

@@ -1,7 +1,7 @@
-"""At the store: a judge of what it lets sessions do (P4 from its side), and of what they tell it.
+"""AtStore: judges what the store lets sessions do (P4, from the store's side), and what sessions tell it.
 
-It sees each call where it is applied: by which session, and what it has changed. The specification's store alone is
-looked at so; that the scripts do the same is held by the contracts.
+It sees each call where the store applies it: its session, and what it changed. Only the store's specification is
+watched so; the contracts hold the scripts to the same behaviour.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _OFFSET = attrgetter("offset")
 
 
 class _Was(NamedTuple):
-    """A position as it was before a call."""
+    """A position before a call."""
 
     owner: str | None
     epoch: int
     watermark: int
     above: OffsetSet
     running: dict[int, tuple[str, int]]
-    #: Changed by a reset.
+    #: The number of resets.
     again: int
     begun: bool
 
     def new(self, now: StoredPosition) -> set[int]:
-        """The offsets that are done now, and were not."""
+        """The offsets that are done now and were not before."""
         if (now.watermark, now.above) == (self.watermark, self.above):
-            return set()  # as after most calls
+            return set()  # after most calls
         above = {*range(self.watermark, now.watermark), *now.above}
         return {offset for offset in above if offset >= self.watermark and offset not in self.above}
 
@@ -51,7 +51,7 @@ _NOTHING = _Was(None, 0, 0, OffsetSet(), {}, 0, False)
 
 
 class _Noted(dict["ClaimKey", "Claimed | Finished"]):
-    """Keys, and what was changed had been since somebody has asked."""
+    """Keys of the store, with the former states of those that changed since the last look."""
 
     was: dict[ClaimKey, Claimed | Finished | None]
 
@@ -65,19 +65,19 @@ class _Noted(dict["ClaimKey", "Claimed | Finished"]):
 
 
 class AtStore:
-    """Looks on at one store."""
+    """Watches one store."""
 
     def __init__(self, stage: Stage, store: SimulatedStore) -> None:
         self._stage, self._store = stage, store
         self._server = 0
-        #: The highest generation that a session was heard with.
+        #: Session -> the highest generation of its calls.
         self._generations: dict[str, int] = {}
-        #: By the names of positions; and how many logs there were then.
+        #: Position name -> log; and the number of logs when this was built.
         self._logs: dict[str, LogName] = {}
         self._known = 0
 
     def __call__(self, session: str, generation: int, apply: Callable[[], _T]) -> _T:
-        """A call arrives, and is applied."""
+        """Apply a call, and judge what it changes."""
         state = self._store.state
         self._late(session, generation)
         before = {
@@ -91,7 +91,7 @@ class AtStore:
             was = before.get(name, _NOTHING)
             self._owner(name, session, was, position)
             self._handed_over(name, session, was, position)
-            # Somebody may have reset the group to an offset above what is done, or it begins there.
+            # The group may have been reset to an offset above what is done, or it begins there.
             begins = self._stage.world.begins == "latest" and not was.begun
             if position.again == was.again and not begins and (new := was.new(position)):
                 self._done(name, session, was, position, new)
@@ -101,13 +101,13 @@ class AtStore:
 
     # ---- inside
     def _late(self, session: str, generation: int) -> None:
-        """P7: what was given up, and is asked again, is not heard any more."""
+        """P7: a call that was given up and repeated must not be applied afterwards."""
         if self._server != self._store.server:
             self._server = self._store.server
-            self._generations.clear()  # a replica may know less
+            self._generations.clear()  # a replica may lack generations
         heard = self._generations.get(session, 0)
         self._generations[session] = max(heard, generation)
-        if generation < heard and session in self._store.state.sessions:  # one that is not known can do nothing
+        if generation < heard and session in self._store.state.sessions:  # an unknown session cannot change anything
             self._broken("LATE", f"a call of {session} with generation {generation} counts, after one with {heard}")
 
     def _owner(self, name: str, session: str, was: _Was, now: StoredPosition) -> None:
@@ -121,20 +121,22 @@ class AtStore:
             self._broken("OWNER", f"{session} takes {name} over, and its epoch {now.epoch} is not above {was.epoch}")
 
     def _handed_over(self, name: str, session: str, was: _Was, now: StoredPosition) -> None:
-        """Judge records that a session has in hand: the owner took them from it, or it gave them back itself."""
+        """Judge that offsets in hand of a session only go when the owner takes them, or when it gives them back
+        itself."""
         for offset, (holder, _) in was.running.items():
             if offset not in now.running and not now.is_done(offset) and session not in (now.owner, holder):
                 self._broken("HANDS", f"{session} lets go of {name}@{offset}, which {holder} has in hand")
 
     def _done(self, name: str, session: str, was: _Was, now: StoredPosition, new: set[int]) -> None:
-        """P4: only the owner marks, and who has been handed over exactly that. P3: what has a key is finished first."""
-        # What was handed over may be lost, and its hand-over too, or an open store never heard of it: its mark counts
-        # where nobody owns the partition.
+        """P4: only the owner marks, or the session that has that offset in hand. P3: a record's key is finished before
+        its mark."""
+        # The store may have lost a hand-over, or (open) was never told of it. Then the mark counts if the partition has
+        # no owner.
         judges = self._stage.judges
         lost = (judges.forgotten or judges.open) and not (now.owner and self._store.alive(now.owner))
         for offset in sorted(new):
             holder = was.running.get(offset, ("", 0))[0]
-            # Who lets go marks with the same call.
+            # A session that lets go marks in the same call.
             if session not in (was.owner, now.owner, holder) and not lost:
                 self._broken("ZOMBIE", f"{session} marks {name}@{offset}, and {now.owner} owns it")
         world = self._stage.world
@@ -150,11 +152,12 @@ class AtStore:
                 self._broken("UNFINISHED", f"{session} marks {record}, and its key is not done")
 
     def _key(self, key: ClaimKey, session: str, had: Claimed | Finished | None, has: Claimed | Finished | None) -> None:
-        """P4: a key is done, or given back, by who holds it; it is taken from nobody who lives; done it stays so."""
+        """P4: only its holder finishes a key or gives it back; it is not taken from a session that lives; a finished
+        key stays finished."""
         if isinstance(had, Finished):
             self._broken("KEY", f"{session} changes {key}, which is done")
         elif isinstance(has, Finished) or has is None:
-            # A failover, or an open store, may have left a dead session's claim where another has done the work.
+            # After a failover, or with an open store, a dead session's claim may stand though another did the work.
             if had is not None and had.session != session and (has is None or self._store.alive(had.session)):
                 self._broken("KEY", f"{session} ends {key}, which {had.session} holds")
             elif (had is None or had.session != session) and not self._store.alive(session):
@@ -163,7 +166,7 @@ class AtStore:
             self._broken("KEY", f"{session} takes {key} from {had.session}, which lives")
 
     def _record(self, name: str, offset: int) -> Placed | None:
-        """The record of that offset; None where the position's name does not say of which log (see `queue_leases`)."""
+        """The record of that offset; None = the position's name does not tell the log (see `queue_leases`)."""
         stage = self._stage
         if name not in self._logs or len(stage.book.logs) != self._known:
             self._known = len(stage.book.logs)

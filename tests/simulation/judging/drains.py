@@ -1,4 +1,4 @@
-"""Drains: judges that partitions which stay do not wait for long while others are drained (P5)."""
+"""Drains: judges that partitions that stay do not wait for long while others are drained (P5)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from tests.simulation.playing.stage import Actor, Stage
 
-#: A partition that stays waits so long for what is drained, besides one call of the store.
+#: A partition that stays waits at most so long for a drain, besides one call of the store.
 _UNREAD_S = 1.75
 
 
@@ -26,16 +26,15 @@ class Drains:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        #: By member: partitions that are dry during its drain, what is read next of them, and since when.
+        #: Member -> partition that ran dry during its drain -> (next offset to read, since when).
         self._since: dict[str, dict[Partition, tuple[int, float]]] = {}
 
     def look(self, member: Actor, engine: Engine | Driven, *, in_order: bool) -> None:
-        """See whether one of its partitions has waited for too long. Of a member that is not in order that says
-        nothing."""
+        """Judge that none of its partitions has waited for too long. A member that is not in order is not judged."""
         stage, now, before = self._stage, self._stage.now, self._since.get(member.name, {})
         judged = in_order and _drains(engine) and not engine.parts.sessions.storeless and _is_heard(engine)
         found = dry(engine) if judged else {}
-        # What has been read meanwhile, between two drains, is another record.
+        # Another next offset: records were read meanwhile, between two drains.
         since = self._since[member.name] = {
             partition: (following, was[1] if (was := before.get(partition)) and was[0] == following else now)
             for partition, following in found.items()
@@ -49,18 +48,19 @@ class Drains:
 
 
 def dry(engine: Engine | Driven | None) -> Mapping[Partition, int]:
-    """Partitions that it may read, of which no record is left to start, and whose logs go on: what is read next."""
+    """Partition -> next offset to read, of partitions that the engine may read, that have no record left to start, and
+    whose logs have more records."""
     ends = _ends_of_empty(engine)
     return {each: following for each, (end, following) in ends.items() if end is not None and end > following}
 
 
 def may_be_dry(engine: Engine | Driven | None) -> bool:
-    """Whether there are dry partitions, or may have been: a log whose topic was just deleted has no end."""
+    """Whether there are dry partitions, or may have been: the log of a topic that was just deleted has no end."""
     return any(end is None or end > following for end, following in _ends_of_empty(engine).values())
 
 
 def _ends_of_empty(engine: Engine | Driven | None) -> dict[Partition, tuple[int | None, int]]:
-    """Of partitions without a record left to start: where the log ends, if that is known, and what is read next."""
+    """Partition without a record left to start -> (end of its log or None, next offset to read)."""
     if engine is None or not isinstance(engine.family, Partitioned):
         return {}
     owners = engine.family.owners
@@ -74,8 +74,8 @@ def _ends_of_empty(engine: Engine | Driven | None) -> dict[Partition, tuple[int 
 
 
 def has_drained(engine: Engine | Driven | None) -> bool:
-    """Whether it is to leave, and has waited for handlers for as long as it may since it has seen that: inside a
-    rebalance, where others have started meanwhile."""
+    """Whether the engine is to leave, and has waited for handlers as long as it may since it saw that. Inside a
+    rebalance other handlers may have started meanwhile."""
     if engine is None or not isinstance(engine.family, Partitioned):
         return False
     leaving = engine.family.ours.leaving
@@ -83,7 +83,7 @@ def has_drained(engine: Engine | Driven | None) -> bool:
 
 
 def _is_heard(engine: Engine | Driven) -> bool:
-    """Whether it can learn where logs end: the broker is asked, and answers at once."""
+    """Whether the engine can learn where logs end: the broker answers at once."""
     family: Any = engine.family
     source = family.source
     return bool(source.line.hears and source.line.speaks and not source.line.delay_s)

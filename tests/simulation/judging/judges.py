@@ -1,8 +1,8 @@
-"""Judges: the promise, held against what is seen from outside, after every step.
+"""Judges: hold the promises against what is seen from outside, after each step.
 
-They are told facts, and ask nothing of a member but what it has in its hands. The first fact that breaks a rule ends
-the world. Rules that were needed are as tight as the promise: a repeat, say, is judged record by record, and excused
-only where the session that ran it first is dead and the store was never told of its end.
+They are told facts, and ask a member for nothing but what it has in hand. The first fact that breaks a rule ends the
+world. Rules are as tight as the promise: a repeat, for example, is judged record by record, and excused only if the
+session that ran it first is dead and the store was never told of its end.
 """
 
 from __future__ import annotations
@@ -22,65 +22,66 @@ if TYPE_CHECKING:
     from tests.simulation.playing.book import LogName, Sight
 
 
-#: Who has lost something at the store has learnt it by then, whatever else befalls it.
+#: A member learns within so long that the store has lost its state, whatever else happens to it.
 _LEARNT_S = 6.0
-#: Commits may come in another order than they were sent.
+#: Faults after which commits may arrive in another order than they were sent.
 _OVERTAKING: frozenset[FaultKind] = frozenset({"late", "twice", "cut"})
 #: Timestamps are in whole milliseconds.
 _MS = 0.001
-#: So much of the drain a handler is waited for at least, by whichever clock. Of queues that a client shares out, half
-#: of that: in the first half of a drain handlers still begin with what the client has begun to hand over.
+#: The least part of the drain's time that a handler is waited for, by any clock. With a push client half of that: in
+#: the first half of a drain handlers still begin records that the client has begun to hand over.
 _DRAIN = 0.9
-#: So long at least, where a partition that stays has no records left at its member.
+#: The least wait for a handler where a partition that stays has no records left at its member.
 _STARVING_S = 0.9
 
 
 class Found(NamedTuple):
-    """A judge's finding."""
+    """The finding of a judge."""
 
-    #: Which rule is broken.
+    #: The rule that is broken.
     rule: str
     what: str
     at_s: float
 
 
 class Judges:
-    """All rules that can be judged by what happens. `found`: the first that was broken."""
+    """All rules that can be judged by events. `found` is the first that was broken."""
 
     def __init__(self, world: World, book: Book, sight: Sight, now: Callable[[], float]) -> None:
         self._settings, self._book, self._sight, self._now = world.settings, book, sight, now
-        #: How many of them run at once.
+        #: How many coroutines may run at once.
         self._coroutines = world.settings.async_workers if any("async" in each.kind for each in world.handlers) else 0
         self._loop = world.loop
-        #: A commit may reach the broker after a later one, by a member that lives.
+        #: Whether a commit of a living member may reach the broker after a later one.
         seeks = self._loop is not None and self._loop.seeks > 0
         self._overtaken = seeks and any(each.kind in _OVERTAKING for each in world.faults)
         self._lease_s, self._leased = world.lease_s, world.broker in LEASED
         self._drain_s = _DRAIN * world.settings.drain_s / (2 if world.broker == "pushed" else 1)
         self.found: Found | None = None
-        #: What the store has lost of what it had acknowledged; and what it knew right before.
+        #: Acknowledged state that the store has lost; and its state right before.
         self._forgot: list[Lost] = []
         self._knew: Known | None = None
-        #: The store gave no answer: who is open then has no protection. And until when somebody may go by that.
+        #: Whether the store ever gave no answer: an open member is unprotected then. And until when members may act on
+        #: that.
         self.unprotected, self._away_until = False, 0.0
-        self.lost = set[str]()  # sessions, by what their members say
+        self.lost = set[str]()  # sessions that members report as lost
         self._unacked: dict[str, set[Run]] = defaultdict(set)
         self._checked: dict[LogName, int] = defaultdict(int)
         self._epochs: dict[LogName, tuple[int, str]] = {}
-        #: Records started, by member and handler: for judges that count what others did meanwhile.
+        #: Member -> handler -> records started, for judges that count what others did meanwhile.
         self.starts: dict[str, Counter[str]] = defaultdict(Counter)
-        #: Calls that run, in the same way.
+        #: Member -> handler -> calls that run.
         self.running: dict[str, Counter[str]] = defaultdict(Counter)
         self.repeats = 0
-        #: Pieces of work that a call has ended well.
+        #: Pieces of work of which a call has ended well.
         self.handled = 0
         #: The last run of each record at each member.
         self._last: dict[tuple[str, Placed], Run] = {}
-        #: What runs, by the log that it is of.
+        #: Log -> runs that have not ended.
         self.in_log: dict[LogName, list[Run]] = defaultdict(list)
 
     def broken(self, rule: str, what: str) -> None:
-        """A rule is broken. Only the first one counts: others may follow from it."""
+        """Note that a rule is broken. Only the first counts, since others may follow from it."""
         if self.found is None:
             self.found = Found(rule, what, self._now())
 
@@ -88,7 +89,7 @@ class Judges:
     def started(
         self, member: str, session: str, epoch: int, records: Sequence[Placed], *, blind: bool = False
     ) -> list[Run]:
-        """A handler was called with these; `blind`: by a member that takes their log for one that is gone."""
+        """A handler was called with these records. `blind`: the member takes their log for the one before it."""
         now = self._now()
         runs = [
             Run(
@@ -102,7 +103,7 @@ class Judges:
             )
             for each in records
         ]
-        for run in runs:  # a batch may have records of a log that is gone, and of the one in its place
+        for run in runs:  # a batch may have records of a deleted log and of the log in its place
             self.in_log[run.record.log].append(run)
         handler = records[0].handling.name
         self.starts[member][handler] += len(runs)
@@ -124,8 +125,8 @@ class Judges:
         return runs
 
     def ended(self, runs: Sequence[Run], failed: Collection[Run] = (), for_good: Collection[Run] = ()) -> None:
-        """A call has ended, well but for the runs that failed; `for_good`: those of them whose error the handler's
-        retries take for one that nothing cures."""
+        """A call has ended. `failed`: its runs that failed; `for_good`: those of them that the handler's retries give
+        up."""
         now = self._now()
         self.running[runs[0].member][runs[0].record.handling.name] -= 1
         for run in runs:
@@ -143,21 +144,21 @@ class Judges:
             self._drop(run)
 
     def handled_after_all(self, record: Placed) -> None:
-        """A loop has handled a record whose run was said to have failed, or to be others'."""
+        """A loop has handled a record whose run was reported as failed, or was left to other members."""
         record.unit.handled = True
 
     def in_doubt(self, runs: Sequence[Run]) -> None:
-        """Runs have ended well, and the call that was to say so was broken off."""
+        """Runs have ended well, and the call that reports it was broken off."""
         for run in runs:
             self._drop(run)
 
     def broken_off(self, runs: Sequence[Run]) -> None:
-        """Ctrl-C has ended that call: it counts as no attempt."""
+        """Ctrl-C has ended that call; it counts as no attempt."""
         self.running[runs[0].member][runs[0].record.handling.name] -= 1
         self.crashed(runs)
 
     def crashed(self, runs: Iterable[Run]) -> None:
-        """The process of these runs is gone: they will never end."""
+        """The process of these runs has ended: they never end."""
         for run in runs:
             self.in_log[run.record.log].remove(run)
             if run.record.lane is not None:
@@ -165,7 +166,7 @@ class Judges:
             self._drop(run)
 
     def told_to_stop(self, run: Run, given: Record) -> None:
-        """P4: as its handler ends: was it told by then, if another has taken the partition over?"""
+        """P4: if another member has taken the partition over, the handler was told (`cancelled`) before it ended."""
         record = run.record
         owner = None if self._leased or run.blind or record.excused else self._sight.owner(record.log)
         if owner in (None, run.session) or given.cancelled:
@@ -174,23 +175,24 @@ class Judges:
             self.broken("UNTOLD", f"{record} ran at {run.member}, was not told to stop, and {owner} owns its partition")
 
     def overdue(self, member: str, record: Placed) -> None:
-        """The engine says that a call with that record as its first runs for too long."""
+        """The engine reports that the call whose first record this is runs for too long."""
         last = self._last.get((member, record))
-        for run in last.together if last is not None else ():  # it may have ended by being told
+        for run in last.together if last is not None else ():  # a handler that was told may have ended by now
             run.record.overdue = True
 
     def gave_up(self, member: str, record: Placed) -> None:
-        """The engine waits for that call no more."""
+        """The engine has given that call up."""
         for run in self._running(member, record):
             run.given_up = True
 
     def overran(self, member: str, record: Placed, *, hurried: bool, starving: bool) -> None:
-        """The engine says that a handler outlived the drain; which is short where partitions that stay wait for it."""
+        """The engine reports that a handler outlived the drain, which is short where partitions that stay wait for
+        it."""
         running = next((run for run in self._running(member, record) if run.record is record), None)
         if running is None or running.given_up or hurried or self._took_away(record.log) or self.open:
             return
         if running.blind or record.excused:
-            return  # its topic was made again: nobody will read it again
+            return  # its topic was made again: the record is never read again
         ran_s = self._now() - running.since
         if ran_s < (min(self._drain_s, _STARVING_S) if starving else self._drain_s):
             self.broken("OVERRUN", f"{record} runs for {ran_s:.3f} s at {member}, and was not waited for")
@@ -200,7 +202,7 @@ class Judges:
         """The broker took a dead letter; `blind` as in `started`."""
         handling = record.handling
         if blind or record.excused:
-            record.excused = True  # of a log that is gone: the one at its place in the next may be the unreadable one
+            record.excused = True  # the unreadable record may be the one at this offset in the next log
             if not blind:
                 self._sent_away(record, session)
             return
@@ -213,7 +215,7 @@ class Judges:
         self._sent_away(record, session)
 
     def shortened(self, member: str, record: Placed) -> None:
-        """Judge a letter that has come without the value of its record."""
+        """Judge a dead letter that came without its record's value."""
         if not (record.plan.large and record.handling.letter_too_large == "without_value"):
             self.broken("VALUE", f"the letter of {record} comes from {member} without its value, and should not")
 
@@ -221,7 +223,7 @@ class Judges:
         """The broker has acknowledged a commit."""
         records, at = self._book.logs.get(log, []), self._checked[log]
         while at < len(records) and records[at].offset < offset:
-            # What a loop has sought back to was committed before, and that may come late.
+            # Records before which a loop has sought were committed before, and that commit may come late.
             if not (records[at].over or (records[at].replayed and self._overtaken)):
                 self.broken("LOST", f"{log}@{offset} is committed by {member}, and {records[at]} is not handled")
             at += 1
@@ -233,22 +235,22 @@ class Judges:
         self._checked[log] = at
 
     def acknowledged(self, member: str, record: Placed) -> None:
-        """The broker was told that a leased message is done."""
+        """A leased message was acknowledged at the broker."""
         if not record.over:
             self.broken("LOST", f"{record} is acknowledged by {member}, and is not handled")
 
     def reset(self, log: LogName, offset: int, *, back: bool) -> None:
-        """Somebody has set the group's offset, while the group was empty; `back`: to a lower one."""
+        """The group's offset was reset while the group was empty. `back`: to a lower offset."""
         for at, record in enumerate(self._book.logs.get(log, [])):
             if record.offset < offset:
                 record.excused = True
                 continue
             self._checked[log] = min(self._checked[log], at)
-            # Who only skips records asks for no other once more: what was done may be left as it is.
+            # A reset forwards skips records and replays none: done records may stay done.
             record.excused = record.excused or (record.over and not back)
             record.letter_of = None
             key = record.unit.key
-            # What was handled and is not marked is known by its message's name alone, which no reset forgets.
+            # A handled record without a mark is known by its message id alone, and no reset forgets that.
             by_name = key is not None and self._sight.finished(key) and not self._sight.done(record)
             if not (record.unit.business or by_name):
                 record.unit.runs.clear()
@@ -257,51 +259,52 @@ class Judges:
                 record.lane.first = min(record.lane.first, record.turn)
 
     def committed_elsewhere(self, log: LogName, offset: int) -> None:
-        """Another program has committed that offset: what lies below is done, by its word, and nothing else is."""
+        """Another program has committed that offset: records below it count as done, and no others."""
         for record in self._book.logs.get(log, []):
             record.excused = record.excused or record.offset < offset
 
     def begins(self, log: LogName, offset: int) -> None:
-        """The group begins there in a log, and what was sent before is not meant for it; but what it has begun with."""
+        """The group begins at that offset of a log. Records before it are not for the group, unless it has begun
+        them."""
         for record in self._book.logs.get(log, []):
             begun = record.failures or any(run.record is record for run in record.unit.runs)
             record.excused = record.excused or (record.offset < offset and not begun)
 
     def forgets(self, log: LogName, offset: int) -> None:
-        """Let what was done in that log from there on be done again: that was asked for."""
-        for unacked in self._unacked.values():  # what was done is no more, so the store says nothing of its end
+        """Records of that log from there on are to be handled again, as was asked for."""
+        for unacked in self._unacked.values():  # the store has dropped the marks of these records
             unacked -= {run for run in unacked if run.record.log == log and run.ended_at is not None}
         for record in self._book.logs.get(log, []):
             if record.offset >= offset and not record.unit.business:
                 record.unit.runs.clear()
 
     def passed_over(self, log: LogName, start: int, stop: int) -> None:
-        """A loop reads on behind these: they are done, by its word, with whatever it ends behind them."""
+        """A loop has sought over these offsets: they are done with the next record behind them that it ends."""
         for record in self._book.logs.get(log, []):
             record.excused = record.excused or start <= record.offset < stop
 
     def goes_on(self, log: LogName, offset: int) -> None:
-        """A partition was taken over where such an offset stood: what was done from there on is forgotten."""
+        """A partition was taken over at an offset of another program: marks from there on are dropped."""
         self.forgets(log, offset)
         checked = self._book.logs.get(log, [])[: self._checked[log]]
         self.reset(log, offset, back=any(record.offset >= offset for record in checked))
 
     def unwanted(self, log: LogName, offset: int) -> None:
-        """A reset to that offset has come to nothing."""
+        """A reset to that offset has had no effect."""
         for record in self._book.logs.get(log, []):
             record.excused = record.excused or record.offset >= offset
 
     def removed(self, records: Iterable[Placed]) -> None:
-        """These records are in no log any more."""
+        """These records were deleted from their log."""
         for record in records:
             record.excused = True
 
     def store_forgets(self) -> None:
-        """The store is about to lose something."""
+        """The store is about to lose state."""
         self._knew = Known.now(self._book, self._sight)
 
     def store_forgot(self) -> None:
-        """The store has forgotten everything."""
+        """The store has lost state: note which."""
         if self._knew is None:
             raise AssertionError
         lost = Lost.between(self._knew, Known.now(self._book, self._sight), self._now())
@@ -310,18 +313,18 @@ class Judges:
             record.excused = True
 
     def store_away(self, for_s: float) -> None:
-        """Some calls of the store have no answer for so long."""
+        """Calls of the store may have no answer for so long."""
         self.unprotected = True
         self._away_until = max(self._away_until, self._now() + for_s + self._lease_s + _LEARNT_S)
 
     @property
     def away(self) -> bool:
-        """Whether some have none, or it has been back for no longer than it takes all to learn of it."""
+        """Whether calls may have no answer, or all members may not have learnt yet that the store is back."""
         return self._now() < self._away_until
 
     @property
     def open(self) -> bool:
-        """By choice nothing protected what has run."""
+        """Whether members have run open (`store_down="open"`) while the store was away."""
         return self.unprotected and self._settings.store_down == "open"
 
     # ---- inside
@@ -332,20 +335,20 @@ class Judges:
 
     @property
     def forgotten(self) -> bool:
-        """The store has forgotten something, at any time."""
+        """Whether the store has ever lost state."""
         return bool(self._forgot)
 
     def unsure(self, log: LogName) -> bool:
-        """The store may say what no member was told, or has forgotten lately what it knew of that log."""
+        """Whether the store may have state that no member was told, or has lately lost its state of that log."""
         return self.away or self._took_away(log)
 
     def _took_away(self, log: LogName) -> bool:
-        """The store has lost who owns that log, lately: it may take it away."""
+        """Whether the store has lately lost that log's owner, and may take the log away from it."""
         return any(log in lost.logs and self._now() - lost.at_s < _LEARNT_S for lost in self._forgot)
 
     def _lost_since(self, since: float, record: Placed, *, but_marks: bool = False) -> bool:
-        """Whether the store has lost something of that record since it was claimed. `but_marks`: more than its mark."""
-        # Who had let a partition go shortly before owns it again there, until its next renewal says so once more.
+        """Whether the store has lost state of that record since then. `but_marks`: other state than its mark."""
+        # A session that let a partition go shortly before owns it again there, until its next renewal repeats the call.
         return any(since <= lost.at_s + self._lease_s and lost.has(record, but_marks) for lost in self._forgot)
 
     def _running(self, member: str, record: Placed) -> Sequence[Run]:
@@ -361,7 +364,7 @@ class Judges:
         self._unacked[run.session].discard(run)
 
     def _fence(self, run: Run, epoch: int) -> None:
-        """P4: who owns a partition has a higher fence than all before."""
+        """P4: each owner of a partition has a higher fence than all owners before."""
         log = run.record.log
         if run.blind:
             return
@@ -375,16 +378,17 @@ class Judges:
             )
 
     def _repeated(self, new: Run) -> None:
-        """P2, P3, P4, P7: one piece of work is done once, unless its first session is dead and its end not known."""
+        """P2, P3, P4, P7: a piece of work is done once, unless its first session is dead and the store does not know
+        its end."""
         record, unit = new.record, new.record.unit
-        # A message whose lease is over comes again, and is sent away again.
+        # A message whose lease has ended comes again, and is dead-lettered again.
         if record.letter_of is not None and not self._leased and self._known(record, record.letter_of, 0.0):
             self.broken("REPEATED", f"{record} starts at {new.member} after its dead letter")
         for old in unit.runs:
             if old.blind and unit.key is None:
                 continue
             if old.given_up and (old.record.letter_of is not None or old.record.excused or old.session in self.lost):
-                continue  # its letter gave the key back: another record of it may run
+                continue  # its dead letter gave the key back: another record with it may run
             self.repeats += 1
             lost = self._lost_since(new.claimed_at, record, but_marks=self._sight.alive(old.session))
             if self._known(old.record, old.session, old.claimed_at) and not lost:
@@ -396,11 +400,11 @@ class Judges:
                 )
 
     def _known(self, record: Placed, session: str, since: float) -> bool:
-        """Whether what a session did with a record could not have been done again."""
+        """Whether the store knew that the session did that work, so that it must not be done again."""
         if self.open:
             return False
         if self._sight.alive(session):
-            # Who lives says its marks again where its ownership ends.
+            # A session that lives repeats its marks when its ownership ends.
             return not self._lost_since(since, record, but_marks=True)
         if self._lost_since(since, record):
             return False
@@ -420,7 +424,7 @@ class Judges:
         for other in lane.running:
             if self.open or other.given_up or other.blind or new.blind or other.together is new.together:
                 continue
-            gone = other.record.excused  # compaction has removed it: nobody can tell that something was there
+            gone = other.record.excused  # removed by compaction: no reader can see that there was a record
             if self._sight.alive(other.session) and not (gone or self._took_away(record.log)):
                 self.broken(
                     "ORDER", f"{record} starts at {new.member} while {other.record} of its lane runs at {other.member}"
@@ -432,21 +436,21 @@ class Judges:
                 self.broken("ORDER", f"{record} starts at {new.member} before {before} of its lane was handled")
 
     def _handed_in_order(self, record: Placed, lane: Lane) -> None:
-        """A loop gets records in their order, whether or not those before have ended. What another thread gives back
-        comes when that is heard of."""
+        """A loop gets records in order, whether or not the earlier ones have ended. A record that another thread gives
+        back comes again when the engine has seen that."""
         for before in lane.records[lane.behind() : record.turn]:
             given_back = before.failures and self._loop is not None and self._loop.threads
             if not (before.over or before.unit.runs or given_back):
                 self.broken("ORDER", f"{record} is handed out before {before} of its lane was")
 
     def _note_unacked(self, runs: Sequence[Run]) -> None:
-        """P3: what a crash would repeat is bounded."""
+        """P3: the number of records that a crash would repeat is bounded."""
         session, bound = runs[0].session, max(1, self._settings.workers) + self._settings.mark_batch + self._coroutines
         unacked = self._unacked[session]
         unacked.update(runs)
         if self._loop is not None and (self._loop.threads or self.unprotected):
-            return  # what they say between two looks of the engine, or what went meanwhile, is not acknowledged yet
-        if self._loop is not None:  # what the loop has is its own; what it has said is marked before it gets more
+            return  # ends reported between two looks of the engine, or of lost partitions, are not acknowledged yet
+        if self._loop is not None:  # reported ends are marked before the loop gets more records; open ones do not count
             own = sum(each.ended_at is None for each in unacked)
             bound = self._settings.mark_batch + self._loop.at_most + own
         if len(unacked) <= bound:

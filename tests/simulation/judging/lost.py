@@ -1,4 +1,4 @@
-"""Lost: what a store has lost by a failover, or when it was emptied. Judges excuse what follows from it, no more."""
+"""Lost: the state that a store lost by a failover, or when it was emptied. Judges excuse what follows from it only."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 class Known(NamedTuple):
-    """A store's knowledge."""
+    """The state of a store."""
 
-    #: Of each log: its owner, its epoch, and what was handed over.
+    #: Log -> its owner, its epoch, and the offsets that were handed over.
     logs: dict[LogName, Hashable]
     done: set[Placed]
     keys: dict[tuple[str, str], Hashable]
 
     @classmethod
     def now(cls, book: Book, sight: Sight) -> Known:
-        """All that it knows of logs, and of the records of a book."""
+        """The store's state of all logs, and of all records of a book."""
         records = book.records.values()
         return cls(
             {log: sight.owned(log) for log in sight.logs()},
@@ -30,13 +30,13 @@ class Known(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """The part of its knowledge that a store has lost, or has otherwise."""
+    """The part of its state that a store has lost or changed."""
 
     at_s: float
     logs: frozenset[LogName]
     done: frozenset[Placed]
     keys: frozenset[tuple[str, str]]
-    #: Done as before: that they were to be handled once more is forgotten.
+    #: Records that count as done again: the store has lost that they were to be handled once more.
     again: frozenset[Placed]
 
     @classmethod
@@ -51,5 +51,5 @@ class Lost(NamedTuple):
         )
 
     def has(self, record: Placed, but_marks: bool = False) -> bool:
-        """Whether anything of that record is among it: its mark (unless `but_marks`), its key, or who owned it."""
+        """Whether the store lost state of that record: its mark (unless `but_marks`), its key, or its log's owner."""
         return (not but_marks and record in self.done) or record.log in self.logs or record.unit.key in self.keys

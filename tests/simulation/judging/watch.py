@@ -1,4 +1,4 @@
-"""Watch: judges of what does not happen: they look now and then at what waits, and tell what waits without a reason."""
+"""Watch: judges that look at intervals for records, drains and members that wait without a reason."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from tests.simulation.playing.stage import Actor, Stage
 
-#: What may start does so within so many looks, where nothing runs and a worker is free; and where others go on, within
-#: so many looks and starts of others.
+#: A record that may start does so within so many looks if nothing runs and a worker is free; while others run, within
+#: so many looks and so many starts of others.
 _IDLE_LOOKS = 6
-#: A drain ends within that time after its deadline.
+#: A drain ends within so long after its deadline.
 _AFTER_DRAIN_S = 1.0
 _STARVED_LOOKS, _STARVED_STARTS = 4, 100
 
 
 class _Waits(NamedTuple):
-    """Since when something waits that could start, and what had started then."""
+    """For how many looks a record has waited that could start, and what had started by then."""
 
-    #: While its member was in order, without a break; and in all.
+    #: Looks in a row while its member was in order; and all looks.
     looks: int
     in_all: int
     own: int
@@ -41,12 +41,12 @@ class _Waits(NamedTuple):
 
 
 class _Ahead(NamedTuple):
-    """A partition that is read far beyond a record that is not done."""
+    """A partition that is read too far beyond a record that is not done."""
 
     owner: Ownership
     watermark: int
     read: int
-    #: At so many looks it was read further than at the one before, while that record was open.
+    #: The number of looks at which it was read further than before, while that record was open.
     grown: int
 
 
@@ -55,14 +55,14 @@ class Watch:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        #: By member and handler: its first records could start, and none does.
+        #: (member, handler) -> the wait of its first records, which could start and do not.
         self._waits: dict[tuple[str, str], _Waits] = {}
         self._is_async = {each.name: "async" in each.kind for each in stage.world.handlers}
         self._drains = Drains(stage)
         self._ahead: dict[tuple[str, Partition], _Ahead] = {}
 
     def look(self) -> None:
-        """Start members that may start; when a loop comes for more is its user's affair."""
+        """Judge all members. A loop's user decides when it asks for records, so waits of loops are not judged."""
         stage, waits = self._stage, dict[tuple[str, str], _Waits]()
         for member in stage.living:
             engine = member.engine
@@ -86,8 +86,8 @@ class Watch:
         self._waits = waits
 
     def _look_ahead(self, member: Actor, engine: Engine | Driven) -> None:
-        """Judge that a partition is read no further while its lowest record is open, once it was read too far beyond
-        that one; but for what comes before the engine looks."""
+        """Judge that a partition that was read too far beyond its lowest open record is read no further while that
+        record is open, but for records that come before the engine looks."""
         most = self._stage.world.settings.max_ahead
         for owner in owners_of(engine) if isinstance(engine.family, Partitioned) else ():
             ledger = owner.ledger
@@ -104,7 +104,7 @@ class Watch:
                 self._stage.judges.broken("AHEAD", f"{what}: no more than {most} beyond it were to be read")
 
     def _seen(self, member: str, handler: str) -> _Waits | None:
-        """For how long nothing of that handler has started; None: something runs, or has started."""
+        """The wait of that handler; None = a call of it runs, or has started."""
         judges = self._stage.judges
         starts = judges.starts[member]
         own, others = starts[handler], self._others(member, handler)
@@ -116,7 +116,7 @@ class Watch:
         return before._replace(looks=before.looks + 1, in_all=before.in_all + 1)
 
     def _held_up(self, member: str) -> dict[tuple[str, str], _Waits]:
-        """Waits of a member whose loop a handler in the polling thread holds up; none, if something else does."""
+        """The waits of a member whose polling thread is held up by a handler; empty, if by something else."""
         if self._stage.world.settings.workers or not self._stage.judges.running[member].total():
             return {}
         return {
@@ -124,13 +124,13 @@ class Watch:
         }
 
     def _others(self, member: str, handler: str) -> int:
-        """How many records of other handlers have started that share its room: workers' threads, or the event loop."""
+        """How many records of other handlers have started in the same room: the worker threads, or the event loop."""
         is_async = self._is_async
         starts = self._stage.judges.starts[member]
         return sum(count for each, count in starts.items() if each != handler and is_async[each] == is_async[handler])
 
     def _judge(self, member: Actor, engine: Engine | Driven, ready: Entry, seen: _Waits) -> None:
-        """P5, and that no kind of handler starves another."""
+        """Judge P5, and that no kind of handler starves another."""
         judges, kind = self._stage.judges, ready.handler.kind
         others = self._others(member.name, ready.handler.name) - seen.others
         if seen.in_all >= _STARVED_LOOKS and others > _STARVED_STARTS:
@@ -141,7 +141,7 @@ class Watch:
             judges.broken("STANDS", f"{ready!r} could start at {member.name}, and nothing does")
 
     def stands_still(self) -> None:
-        """Nothing more is committed, and that is not all."""
+        """Report that nothing more is committed though records are left."""
         stage = self._stage
         left = [record for record in stage.book.records.values() if not record.over]
         stage.judges.broken(
@@ -151,41 +151,41 @@ class Watch:
         )
 
     def does_not_end(self) -> None:
-        """Members were asked to stop, and are still there."""
+        """Report that members do not end after they were asked to stop."""
         self._stage.judges.broken("NO END", ", ".join(each.name for each in self._stage.living))
 
     def failed(self, member: Actor) -> None:
-        """The member's app has raised what no world brings about."""
+        """Report that the member's app ended with an error that no world causes."""
         self._stage.judges.broken("ERROR", f"{member.name} ended with {member.error!r}")
 
     def errors(self) -> None:
-        """Report what threads have raised and nobody caught."""
+        """Report errors that threads raised and did not catch."""
         for crash in self._stage.scheduler.errors:
             self._stage.judges.broken("ERROR", f"{crash}\n{crash.trace}")
 
     # ---- inside
     def _in_order(self, member: Actor, engine: Engine | Driven) -> bool:
-        """Whether what may start has to, unless its loop waits for an answer."""
+        """Whether a record that may start must start, unless the member's loop waits for an answer."""
         process = member.process
         return (
             process.stalled_until < self._stage.scheduler.now
             and not engine.parts.stopping.begun
-            and not member.interrupted  # it leaves, and may have to wait for answers of the broker
+            and not member.interrupted  # it leaves, and may wait for answers of the broker
             and engine.parts.sessions.session is not None
             and engine.parts.sessions.session.live()
             and not engine.parts.outage.down
-            and not getattr(engine.parts.sessions.store, "down", False)  # it is open: a call may wait for the store
+            and not getattr(engine.parts.sessions.store, "down", False)  # open: a call may wait for the store
         )
 
 
 def owners_of(engine: Engine | Driven) -> Sequence[Ownership]:
-    """Whatever it has, of either family."""
+    """The ownerships of an engine, of either family."""
     family = engine.family
     return list(family.owners.values()) if isinstance(family, (Partitioned, Leased)) else []
 
 
 def _ready(engine: Engine | Driven) -> dict[str, Entry]:
-    """Of each handler, one that may start and is the first of its lane."""
+    """Handler -> an entry that may start and is the first of its lane."""
     found: dict[str, Entry] = {}
     for owner in owners_of(engine):
         if owner.phase is Phase.OWNED:
@@ -196,7 +196,7 @@ def _ready(engine: Engine | Driven) -> dict[str, Entry]:
 
 
 class Losses(Watcher):
-    """Notes who has lost partitions: those have not changed hands in order."""
+    """Notes the members that have lost partitions: these did not change owners in order."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -208,13 +208,14 @@ class Losses(Watcher):
 
 
 class Revokes(Watcher):
-    """Judges that what a member gives up by its own will is committed by then, as far as the store knows it as done."""
+    """Judges that a partition that a member gives up in order is committed by then, as far as the store has it as
+    done."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        #: What each member has committed since it came to it, at most: that was its own by then.
+        #: (member, partition) -> the highest offset that it has committed since the assignment.
         self._own: dict[tuple[object, Partition], int] = {}
-        #: When it gave that partition up last. What it had ended by then counts like a former owner's.
+        #: (member, partition) -> when it gave the partition up last. Work that ended before counts as a former owner's.
         self._gave_up_at: dict[tuple[object, Partition], float] = {}
 
     def on_commit(self, partition: Partition, offset: int, member: object, metadata: str) -> None:
@@ -238,23 +239,22 @@ class Revokes(Watcher):
         ):
             return
         if it.interrupted or stage.now < it.thrown_out_until:
-            return  # its session is lost, or nobody hears it: it owns nothing, and the next owner asks the store
+            return  # its session is lost, or it is cut off: it owns nothing, and the next owner asks the store
         if stage.now <= it.session_lost_at + stage.world.settings.drain_s + _AFTER_DRAIN_S:
-            return  # it may have lost its session inside of this drain
+            return  # it may have lost its session inside this drain
         for partition in partitions:
             before, self._gave_up_at[member, partition] = self._gave_up_at.get((member, partition), 0.0), stage.now
             highest = self._own.pop((member, partition), None)
             committed = stage.ground.committed(partition) or 0
-            # Else it has not begun there, or what it has committed last was overwritten by an earlier one that came
-            # late, or twice: the position holds, and who owns the partition commits it anew.
-            # Nor has it, where another program has committed since.
+            # Else it has not begun there, or an earlier commit came late, or twice, and overwrote its last one: the
+            # position is right, and the owner commits it anew. The same if another program has committed since.
             if highest is None or highest > committed or stage.ground.is_foreign(partition):
                 continue
             refused = any(
                 each.partition == partition and each.fate is not CommitFate.DONE for each in stage.group.attempts[-50:]
             )
             done = stage.store.is_done(stage.position_of(partition), committed)
-            # What a former owner has ended since is known here as well, but counts only when the client comes to it.
+            # The store also has records that a former owner ended since; they count when the client comes to them.
             if (
                 done
                 and self._ended_by(it.name, partition, committed, max(before, it.torn_at))

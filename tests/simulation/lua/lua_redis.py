@@ -1,6 +1,6 @@
-"""LuaRedis: as much of a Redis as the shipped scripts need, in this process. The scripts run as they are, in LuaJIT.
+"""LuaRedis: the part of Redis that the shipped scripts need, in this process. The scripts run unchanged, in LuaJIT.
 
-Its clock is that of the machine it is given, which may be one of a simulated world.
+Its clock is the given runtime's, which may be a simulated one.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from holdfast.runtime import Runtime
     from tests.simulation.lua.redis_data import Reply
 
-#: A table, a string as bytes, a number, or false: of lupa, which has no types.
+#: A table, a string as bytes, a number, or false. lupa has no types.
 Lua: TypeAlias = Any
 
-#: Before all scripts. As Redis has it: what is not there may not be read, and nothing may be left behind.
+#: Runs before all scripts. As in Redis, a script may not read undefined globals, nor create globals.
 _PREPARE = """
 local call = ...
 redis = { call = call, status_reply = function(text) return { ok = text } end }
@@ -49,11 +49,11 @@ end
 
 
 class LuaRedis:
-    """One server. Any thread may call; each call is one step.
+    """One server. Any thread; each call is atomic.
 
     Args:
-        runtime: the machine that it runs on.
-        version: which one it says that it is.
+        runtime: of the machine that it runs on.
+        version: the version that it reports.
     """
 
     def __init__(self, runtime: Runtime, version: str = "7.2.4") -> None:
@@ -62,7 +62,7 @@ class LuaRedis:
         self._lock = runtime.lock()
         self._data = RedisData(Random(runtime.token(8)))
         self._run_id = self._replication_id = runtime.token(20)
-        #: Digests of scripts that it has heard of.
+        #: Digests of scripts in its cache.
         self._known: set[bytes] = set()
         self._compiled: dict[bytes, Lua] = {}
         self._lua = lupa.LuaRuntime(encoding=None, unpack_returned_tuples=True)
@@ -77,24 +77,25 @@ class LuaRedis:
         }
 
     def call(self, commands: Sequence[Sequence[bytes]]) -> list[Reply | ResponseError]:
-        """Commands of one client, one after the other, with nobody between. An error is the reply of one of them."""
+        """Run commands of one client in order, with no other client's between. A failed command replies with its
+        error."""
         with self._lock:
             now_ms = self._runtime.wall_ms()
             return [self._replied(now_ms, command) for command in commands]
 
     def restart(self) -> None:
-        """Start again, with nothing."""
+        """Restart the server without data."""
         self._take_over(RedisData(Random(self._runtime.token(8))))
         self._run_id = self._replication_id
 
     def replica(self) -> Callable[[], None]:
-        """A replica that hears nothing from now on. Called: it takes over."""
+        """Copy the state of now to a replica. The function that is returned has the replica take over."""
         kept = self._data.copy()
         return lambda: self._take_over(kept.copy())
 
     def _take_over(self, data: RedisData) -> None:
-        # It has not heard of any script, as one that is older than Redis 7, or was started again. Its run id is the
-        # former's, as after a failover there and back: only the replication id tells the two apart.
+        # Its script cache is empty, as before Redis 7 or after a restart. Its run id is the former server's, as after a
+        # failover and a failover back: only the replication id tells the two apart.
         self._data, self._known, self._replication_id = data, set(), self._runtime.token(20)
 
     def _replied(self, now_ms: int, command: Sequence[bytes]) -> Reply | ResponseError:
@@ -114,7 +115,7 @@ class LuaRedis:
     def _eval(self, text: bytes, count: bytes, *rest: bytes) -> Reply:
         digest = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
         if digest not in self._compiled:
-            # Its first line may say flags, and is none of Lua's.
+            # A first line with flags ("#!lua flags=...") is no Lua.
             self._compiled[digest] = self._lua.compile(b"--" + text if text.startswith(b"#!") else text)
         self._known.add(digest)
         return self._evalsha(digest, count, *rest)
@@ -126,7 +127,7 @@ class LuaRedis:
         return self._from_lua(self._script(self._compiled[digest], table(rest[:keys]), table(rest[keys:])))
 
     def _called(self, name: bytes, *args: Lua) -> Lua:
-        """By a script, as `redis.call`."""
+        """`redis.call` of a script."""
         found = self._commands.get(name)
         texts = [_text(arg) for arg in args]
         return self._to_lua(found(*texts) if found is not None else self._data.run(name, texts))
@@ -176,7 +177,8 @@ class LuaRedis:
 
 
 def _weakly(method: Callable[..., Lua]) -> Callable[..., Lua]:
-    """For Lua to hold: what that holds of Python's is never garbage."""
+    """A callable for Lua that does not keep the method's object alive: Lua's references to Python are never
+    collected."""
     reference = weakref.WeakMethod(method)
 
     def call(*args: Lua) -> Lua:

@@ -1,4 +1,4 @@
-"""LuaStore: the store that is shipped, `RedisClaims` and its scripts, as a server of a simulated world."""
+"""LuaStore: the shipped store, `RedisClaims` with its scripts, as a server of a simulated world."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.simulation.lua.redis_data import Reply
 
 _WEEK_S = 7 * 86_400.0
-#: Few in a world: so that there are buckets with several.
+#: Few, so that some buckets have several keys.
 _KEYS_EXPECTED = 1000
 
 
@@ -36,11 +36,11 @@ class LuaStore(StoreServer):
 
     Args:
         scheduler: of the world.
-        lease_s: as of `RedisClaims`.
-        window_s: as there.
+        lease_s: as in `RedisClaims`.
+        window_s: as in `RedisClaims`.
         timeout_s: how long a process waits for a reply.
-        hash_keys: as of `RedisClaims`.
-        shards: as there.
+        hash_keys: as in `RedisClaims`.
+        shards: as in `RedisClaims`.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class LuaStore(StoreServer):
         shards: int = 1,
     ) -> None:
         super().__init__(scheduler, timeout_s=timeout_s)
-        #: What it holds: for judges, who change nothing.
+        #: The server, for judges, which only read it.
         self.redis = LuaRedis(self.process.runtime)
         self._claims: dict[Process, RedisClaims] = {}
         self._lease_s, self._window_s, self._timeout_s = lease_s, window_s, timeout_s
         self._layout = Layout("holdfast", shards, hash_keys=hash_keys, keys_expected=_KEYS_EXPECTED)
 
     def claims(self, process: Process) -> RedisClaims:
-        """The store, as that process sees it."""
+        """The store as that process sees it."""
         if process not in self._claims:
             self._claims[process] = RedisClaims(
                 self._client(process),
@@ -83,22 +83,22 @@ class LuaStore(StoreServer):
         self.redis.restart()
 
     def alive(self, session: str) -> bool:
-        """Whether the store takes the session for alive: in all shards."""
+        """Whether the session lives in all shards."""
         shards = [self._layout.sessions(shard) for shard in range(self._layout.shards)]
         found = self._look(*((b"HGET", name, session.encode()) for name in shards))
         now_ms = self.process.runtime.wall_ms()
         return all(isinstance(field, bytes) and int(field.partition(b":")[0]) > now_ms for field in found)
 
     def is_done(self, position: str, offset: int) -> bool:
-        """Whether the offset is done, as the position of that name has it."""
+        """Whether the offset is marked as done in that position."""
         [fields] = self._look((b"HGETALL", self._layout.position(position)[1]))
         if not fields:
-            return False  # nobody has acquired it, or that was forgotten
+            return False  # no session has acquired it, or the position has expired
         known = acquired(fields)
         return offset < known.watermark or offset in known.done
 
     def is_finished(self, key: ClaimKey) -> bool:
-        """Whether the key is done. Not of batches, which no world has."""
+        """Whether the key is done. Keys of Spark's batches are not looked at: no world has any."""
         found = self.held(key)
         if not self._layout.hash_keys:
             return found == (b"1",)

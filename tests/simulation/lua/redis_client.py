@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from holdfast.dedup.redis_client import Command, Confirm
     from tests.simulation.lua.redis_data import Reply
 
-    #: Takes commands to a server; as `LuaRedis.call`.
+    #: Takes commands to a server, like `LuaRedis.call`.
     Ask = Callable[[Sequence[Sequence[bytes]]], list[Reply | ResponseError]]
 
 
 class LuaClient(Client):
-    """Commands of redis-py, and what it makes of replies; but what is between is `ask`.
+    """redis-py's commands and its parsing of replies, with `ask` in place of a connection.
 
     Args:
-        ask: takes commands there and brings what is replied; raises as redis-py's connections do.
-        timeout_s: what it says of itself. It is `ask` that keeps it.
+        ask: takes commands to the server and returns the replies; raises the errors of redis-py's connections.
+        timeout_s: the timeout that the client reports; `ask` keeps it.
     """
 
     def __init__(self, ask: Ask, timeout_s: float) -> None:
@@ -40,7 +40,7 @@ class LuaClient(Client):
         self._ask = ask
 
     def send(self, commands: Sequence[Command], confirm: Confirm | None = None) -> tuple[list[Any], list[list[Any]]]:
-        """See `Client`: sent together, and handled with nobody between."""
+        """Implements `Client.send`: the commands run together, with no other client's between."""
         behind = confirm(key_of(commands[0])) if confirm is not None else ()
         replies = self._ask([[_octets(arg) for arg in _words(command)] for command in (*commands, *behind)])
         plain = [reply if isinstance(reply, RedisError) else _plain(reply) for reply in replies]

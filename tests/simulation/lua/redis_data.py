@@ -1,4 +1,4 @@
-"""RedisData: what a Redis holds, and the commands that the shipped scripts and the client need of it."""
+"""RedisData: the data of a Redis, and the commands that the shipped scripts and the client need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Status(NamedTuple):
-    """A reply that is no value: "OK"."""
+    """A status reply, such as "OK"."""
 
     text: bytes
 
@@ -28,7 +28,7 @@ WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
 class RedisData:
-    """Strings, hashes, and until when they are kept.
+    """Strings, hashes and their expiry.
 
     Args:
         random: for `HRANDFIELD`.
@@ -44,17 +44,17 @@ class RedisData:
         }
 
     def copy(self) -> RedisData:
-        """A copy that is on its own from now on."""
+        """An independent copy."""
         other = RedisData(self._random)
         other._values = {name: value if isinstance(value, bytes) else {**value} for name, value in self._values.items()}
         other._until_ms = {**self._until_ms}
         return other
 
     def run(self, name: bytes, args: Sequence[bytes]) -> Reply:
-        """One command.
+        """Run one command.
 
         Raises:
-            ResponseError: it is not known here, or the key holds something else.
+            ResponseError: the command is unknown, or the key has another type.
         """
         found = self._methods.get(name) or self._methods.get(name.upper())
         if found is None:

@@ -1,4 +1,4 @@
-"""Book: what is known, from outside, of every record of a world: where it is, who ran it, what became of it."""
+"""Book: each record of a world, as seen from outside: its place, its runs and their outcomes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tests.simulation.drawing.world import Handling, Planned
 
 
-#: Of all members.
+#: The group of all members.
 GROUP = "g"
 
 
 class LogName(NamedTuple):
-    """One log: a topic that is made again has another."""
+    """One log. A topic that is made again has others."""
 
     partition: Partition
     log: int
@@ -28,11 +28,11 @@ class LogName(NamedTuple):
 
 
 class RecordPlace(NamedTuple):
-    """Where a record is."""
+    """The place of a record."""
 
     log: LogName
     offset: int
-    #: By which it is claimed where it has no business key; None: its position is enough.
+    #: The message id by which it is claimed without a business key; None = its position is enough.
     identity: str | None = None
 
 
@@ -41,13 +41,13 @@ class Unit:
     """One piece of work: all records of one business key in its scope, or one record."""
 
     name: str
-    #: None: it is known by its record's position alone.
+    #: None = the store knows it by its record's position alone.
     key: tuple[str, str] | None = None
-    #: Its key is a business key, and not only the name of one message.
+    #: Whether its key is a business key, and not a message id.
     business: bool = False
-    #: Calls for it that ended well, or run.
+    #: Runs that ended well, or have not ended.
     runs: list[Run] = field(default_factory=list)
-    #: One of them ended well.
+    #: Whether one of them ended well.
     handled: bool = False
 
 
@@ -61,38 +61,37 @@ class Placed:
     log: LogName
     offset: int
     unit: Unit
-    #: Seconds after the world's begin: the plan's time, or later, where the producer had to try again.
+    #: Seconds after the world's begin: the plan's time, or later if the producer had to retry.
     written_s: float
-    #: What is handled one after the other with it, and where it stands among these; None = nothing.
+    #: Its lane, and its index there; None = its order does not matter.
     lane: Lane | None = None
     turn: int = 0
-    #: No handler can be called with it: it is sent away, in no order.
+    #: No handler can be called with it: it is dead-lettered, in no order.
     unfit: bool = False
-    #: Calls for it that failed, all in all.
+    #: Calls for it that failed, at all members.
     failures: int = 0
-    #: One of them with an error that the handler's retries take for one that nothing cures.
+    #: Whether one of them failed with an error that the handler's retries give up on.
     hopeless: bool = False
-    #: A call for it ran past its timeout.
+    #: Whether a call for it ran past its timeout.
     overdue: bool = False
-    #: When it was delivered, where it may be long before it is begun: claimed from then on.
+    #: When it was delivered, if that may be long before it starts: it may be claimed from then on.
     delivered_at: float | None = None
-    #: In a retry topic: before that time nobody gets it.
+    #: In a retry topic: the time before which no handler gets it.
     due_s: float = 0.0
-    #: The session whose dead letter was taken by the broker.
+    #: The session whose dead letter of it the broker took.
     letter_of: str | None = None
-    #: Sessions whose dead letter of it was taken, also before a reset: the marks of these may come later than that.
+    #: Sessions whose dead letter of it was taken, also before a reset: their marks may come later than the reset.
     letters_of: set[str] = field(default_factory=set)
-    #: Somebody has skipped it on purpose, or it is not in its log any more, or it was sent away by a member that took
-    #: its log for another.
+    #: It was skipped on purpose, or deleted from its log, or dead-lettered by a member that took its log for another.
     excused: bool = False
-    #: A reset replays it: that its name was known as done says nothing of the replay.
+    #: A reset replays it: a finished message id says nothing about the replay.
     replayed: bool = False
-    #: Its client has sent it back, so that it comes again from elsewhere: its place says nothing any more.
+    #: Its client has sent it back, and it comes again from another place.
     sent_back: bool = False
 
     @property
     def over(self) -> bool:
-        """Nobody needs to handle it any more."""
+        """Whether no member needs to handle it any more."""
         return self.unit.handled or self.letter_of is not None or self.excused
 
     @property
@@ -107,15 +106,15 @@ class Placed:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Records that are handled one after the other, as their log has them."""
+    """Records that are handled one after the other, in the order of their log."""
 
     records: list[Placed] = field(default_factory=list)
-    #: All before that one are over.
+    #: All records before this index are over.
     first: int = 0
     running: list[Run] = field(default_factory=list)
 
     def behind(self) -> int:
-        """The turn of the first record that is not over."""
+        """The index of the first record that is not over."""
         records, at = self.records, self.first
         while at < len(records) and records[at].over:
             at += 1
@@ -131,33 +130,33 @@ class Run:
     member: str
     session: str
     since: float
-    #: When it may have been claimed.
+    #: The earliest time at which it may have been claimed.
     claimed_at: float
     #: The fence that its handler has seen.
     epoch: int = 0
-    #: The records of that call, this one included.
+    #: All runs of that call, this one included.
     together: list[Run] = field(default_factory=list)
     ended_at: float | None = None
-    #: The engine waits for it no more.
+    #: The engine has given it up.
     given_up: bool = False
-    #: It is of a log that was made anew, and its member takes that for the one before: the store knows nothing of it
-    #: under its own name.
+    #: Its log was made anew, and its member takes it for the one before: the store does not know the run under the new
+    #: log's name.
     blind: bool = False
 
 
 class Sight(Protocol):
-    """Questions of the judges to store and broker: the truth, not what a member was told."""
+    """The state of store and broker, for judges. It may differ from what a member was told."""
 
     def alive(self, session: str) -> bool:
         """Whether that session lives, by the store's clock."""
         ...
 
     def done(self, record: Placed) -> bool:
-        """Whether the store knows that record as done, by its position."""
+        """Whether that record is marked as done in its position."""
         ...
 
     def finished(self, key: tuple[str, str]) -> bool:
-        """Whether the store knows that key as done."""
+        """Whether that key is finished at the store."""
         ...
 
     def logs(self) -> Collection[LogName]:
@@ -165,15 +164,15 @@ class Sight(Protocol):
         ...
 
     def owner(self, log: LogName) -> str | None:
-        """The session that owns that log at the store; None: nobody does."""
+        """The session that owns that log at the store; None = no session does."""
         ...
 
     def owned(self, log: LogName) -> Hashable:
-        """The store's knowledge of who owns that log, and of what was handed over there."""
+        """The store's state of that log: its owner, and the offsets that were handed over."""
         ...
 
     def held(self, key: tuple[str, str]) -> Hashable:
-        """The store's knowledge of that key."""
+        """The store's state of that key."""
         ...
 
 
@@ -182,14 +181,14 @@ class Book:
 
     def __init__(self, settings: Settings, *, ordered: bool = True) -> None:
         self._ordering, self._missing, self._ordered = settings.ordering, settings.missing_key, ordered
-        #: By their number, which each carries in its value.
+        #: Records by number, which each has in its value.
         self.records: dict[int, Placed] = {}
         self.logs: dict[LogName, list[Placed]] = {}
         self._lanes: dict[Hashable, Lane] = {}
         self._units: dict[tuple[str, str], Unit] = {}
 
     def place(self, number: int, at: RecordPlace, plan: Planned, handling: Handling, written_s: float) -> Placed:
-        """A producer's record is in its log."""
+        """Note that a producer's record is stored."""
         record = Placed(number, plan, handling, at.log, at.offset, self._unit(plan, handling, at), written_s)
         lacks = handling.keyed and plan.unit is None and self._missing == "error"
         record.unfit = plan.unreadable or lacks
@@ -202,19 +201,19 @@ class Book:
         return record
 
     def at(self, log: LogName, offset: int) -> Placed | None:
-        """The record in that place; None: there is none."""
+        """The record at that offset; None = there is none."""
         return next((each for each in self.logs.get(log, ()) if each.offset == offset), None)
 
     def _unit(self, plan: Planned, handling: Handling, at: RecordPlace) -> Unit:
         scope = "shared" if handling.shared_scope else f"{GROUP}/{plan.topic}"
         if not handling.keyed or plan.unit is None or plan.unreadable:
             return Unit(f"{at.log}@{at.offset}", None if at.identity is None else (scope, f"s:{at.identity}"))
-        key = (scope, f"s:{plan.unit}")  # as `dedup.keys.key_text` writes texts
+        key = (scope, f"s:{plan.unit}")  # `dedup.keys.key_text` of a text
         return self._units.setdefault(key, Unit(plan.unit, key, business=True))
 
     def _lane(self, record: Placed) -> Lane | None:
-        """The record's lane as `Settings.ordering` promises it; a batch has consecutive records of its partition in any
-        case. Records that are leased one by one come in any order."""
+        """The record's lane, by the promise of `Settings.ordering`. A batch always has consecutive records of its
+        partition. Leased records come in any order."""
         if not self._ordered:
             return None
         if record.handling.batch is not None or self._ordering == "partition":

@@ -1,4 +1,4 @@
-"""Client: a member's source as its engine has it, with judges in between: polls (P6), losses (P4), reports (P9)."""
+"""Client: stands between a member's engine and its source, and judges polls (P6), losses (P4) and reports (P9)."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ if TYPE_CHECKING:
     from tests.simulation.playing.book import Run
     from tests.simulation.playing.stage import Actor
 
-#: A loop that is not kept polls again within that time; and so many of the store's timeouts, where that may be slow.
+#: A loop that is not held up polls again within this time, plus so many timeouts of the store where that may be slow.
 _AWAY_S, _AWAY_CALLS = 1.0, 8
-#: A takeover may wait so long for the broker, inside the call that tells of what comes; and all else that is done in
-#: such a call takes so long at most.
+#: Inside the callback of an assignment, a takeover may wait so long for the broker; all else takes at most so long.
 _LOOK_S, _TOLD_S = 3.0, 0.25
-#: What has ended when a drain is over is marked all the same: so long for each call of the store.
+#: Records that have ended by the end of a drain are still marked; each call of the store takes so long.
 _MARK_S = 0.003
-#: Neither a poll nor a turn takes so long by itself.
+#: A poll, or a turn, takes less than this by itself.
 _TURN_S = 0.2
 
 
 class Client:
-    """A source with what the world adds to it. Attributes that are not here are those of the source itself."""
+    """A source with the world's judges. Attributes that it lacks are the source's own."""
 
     def __init__(self, member: Actor, source: Any) -> None:
         self.member, self._source = member, source
         self.reports = Reports(member)
         ramp = member.stage.world.settings.ramp
         self._spikes = None if ramp is None else Spikes(member.stage, member.process, ramp)
-        #: What was lost, until it comes again.
+        #: Lost partitions that were not assigned again.
         self._lost: set[Partition] = set()
-        #: Where letters go, of apps that have retry topics.
+        #: The sender of dead letters, for apps with retry topics.
         self.dead_letters: Callable[[], DeadLetters] | None = None
-        #: Since when it is polled, or is not; before it has joined, it is not to be.
+        #: Whether a poll runs, and since when it does or does not; inf before it has joined.
         self._polling, self._since = False, math.inf
 
     def __getattr__(self, name: str) -> Any:
@@ -105,21 +104,21 @@ class Client:
     # ---- for the judges
     @property
     def held(self) -> bool:
-        """Whether the member's loop waits for an answer, of the store or, in a poll, of the broker."""
+        """Whether the member's loop waits for an answer of the store or, in a poll, of the broker."""
         return self.member.stage.now - self._since > _TURN_S
 
     def look(self, engine: Engine | Driven) -> None:
-        """See how much comes in after an assignment."""
+        """Judge the intake after an assignment."""
         if self._spikes is not None:
             self._spikes.look(self.member.name, getattr(engine.family, "owners", {}))
 
     def judge_polls(self) -> None:
-        """P6: whatever handlers do, the client of a member that is in order is polled."""
+        """P6: the client of a member that is in order is polled, whatever handlers do."""
         if not self._polling:
             self._judge("has not polled", self._since, _AWAY_S)
 
     def assigned(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
-        """Tell that these partitions come."""
+        """Tell the engine that these partitions are assigned."""
         self._lost.difference_update(partitions)
         if self._spikes is not None:
             self._spikes.assigned(partitions)
@@ -127,12 +126,12 @@ class Client:
             return listener.assigned(partitions)
 
     def revoked(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
-        """Tell that these partitions go."""
+        """Tell the engine that these partitions are revoked."""
         world = self.member.stage.world
         settings = world.settings
         at_once = settings.async_workers if any("async" in each.kind for each in world.handlers) else settings.workers
         marks = at_once / settings.mark_batch
-        # Queues go when their last commit is answered, and that may wait for one under way: there and back each.
+        # A queue is given up when its last commit is answered, which may wait for a commit under way: two round trips.
         late_s = max((each.amount for each in world.faults if each.kind == "late"), default=0.0)
         answer_s = min(LAST_COMMIT_S, 4 * late_s) if world.broker == "queues" else 0.0
         at_most_s = settings.drain_s + marks * _MARK_S + answer_s
@@ -140,15 +139,15 @@ class Client:
             listener.revoked(partitions)
 
     def lost(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
-        """Tell that these partitions are gone."""
+        """Tell the engine that these partitions are lost."""
         self._lost.update(partitions)
-        self.member.thrown_out()  # it may hear of that late: its store has not answered for a while
+        self.member.thrown_out()  # it may learn of it late, if its store has not answered for a while
         with self._telling(0.0), self.reports.going("lost", partitions):
             listener.lost(partitions)
 
     @contextmanager
     def _telling(self, at_most_s: float) -> Iterator[None]:
-        """P6, of a rebalance: handlers that outlive the drain do not hold it up."""
+        """P6 in a rebalance: handlers that outlive the drain do not hold it up."""
         since = self.member.stage.now
         yield
         self._judge("has held a rebalance up", since, at_most_s + _TOLD_S)
@@ -156,7 +155,7 @@ class Client:
     def _judge(self, what: str, since: float, at_most_s: float) -> None:
         stage = self.member.stage
         if not stage.world.settings.workers or self.member.interrupted:
-            return  # handlers in the loop's own thread are the user's choice; or it leaves as Ctrl-C leaves it
+            return  # handlers in the loop's own thread are the user's choice; after Ctrl-C no time is promised
         if stage.judges.away:
             at_most_s += _AWAY_CALLS * stage.world.store_timeout_s
         took_s = stage.now - max(since, self.member.process.stalled_until - stage.began_at)
@@ -168,7 +167,7 @@ class Client:
 
 
 class _Listener:
-    """The engine, as its source has it."""
+    """The engine, as its source sees it."""
 
     def __init__(self, client: Client, listener: RebalanceListener) -> None:
         self._client, self._listener = client, listener
@@ -193,43 +192,43 @@ class _Listener:
         try:
             self._listener.reset(partition, offset, cut=cut)
         except BaseException:
-            # RocketMQ tells of a reset once. Who is interrupted while acting on it takes it along.
+            # RocketMQ tells of a reset once. A member that is interrupted while it acts on it loses the reset.
             stage = self._client.member.stage
             stage.judges.unwanted(stage.log(partition), offset)
             raise
 
 
 class Reports:
-    """P9: each assignment, revocation and loss leaves one report, and its figures are those of the book."""
+    """P9: each assignment, revocation and loss has one report, and its figures are the book's."""
 
     def __init__(self, member: Actor) -> None:
         self._member = member
-        #: What came, and whether a report of it has to follow.
+        #: (assigned partitions, whether a report must follow).
         self._came: list[tuple[tuple[Partition, ...], bool]] = []
-        #: What was told since something began to go.
+        #: Reports since partitions began to go.
         self._reports: list[RebalanceReport] = []
         self._overran: Counter[Partition] = Counter()
-        #: Runs that went on when their ownership had ended.
+        #: Runs that outlived their ownership.
         self._outlived: list[Run] = []
-        #: What sessions had that were lost, of which a report has to follow.
+        #: Partitions of lost sessions, of which a report must follow.
         self._lost: list[tuple[Partition, ...]] = []
-        #: Records that came, and those of them that were started, by place; and duplicates as they are reported.
+        #: Numbers of records: delivered, started, reported as duplicates, left.
         self._polled = self._run = self._duplicates = self._left = 0
         self._waiting: set[tuple[Partition, int]] = set()
 
     def delivered(self, records: Sequence[Record]) -> None:
-        """A poll has brought these."""
+        """Note the records that a poll has returned."""
         self._polled += len(records)
         self._waiting.update((record.partition, record.offset) for record in records)
 
     def started(self, records: Sequence[Record]) -> None:
-        """A handler was called with these."""
+        """Note that a handler was called with these records."""
         places = {(record.partition, record.offset) for record in records}
         self._run += len(places & self._waiting)
         self._waiting -= places
 
     def told(self, event: Event) -> None:
-        """The engine tells something."""
+        """Judge an event of the engine."""
         if isinstance(event, Overrun):
             self._overran[event.partition] += 1
         if isinstance(event, SessionLost) and (had := tuple(sorted(self._owners()))):
@@ -239,7 +238,8 @@ class Reports:
         self._reports.append(event)
         self._left += event.trigger == "leave"
         self._duplicates += event.duplicates_suppressed
-        # What has run may be a duplicate after all: another had the key, and ours was lost.
+        # A record that has run may be reported as a duplicate: the store lost our claim, and another member had the
+        # key.
         forgotten = self._member.stage.judges.forgotten
         if self._duplicates > self._polled - self._run and not forgotten:
             self._broken(
@@ -269,7 +269,7 @@ class Reports:
 
     @contextmanager
     def coming(self, partitions: Sequence[Partition]) -> Iterator[None]:
-        """Around what the engine does when these come."""
+        """Around the engine's callback of an assignment."""
         engine = self._member.engine
         came = tuple(sorted(partitions))
         self._came.append((came, False))
@@ -279,7 +279,7 @@ class Reports:
 
     @contextmanager
     def going(self, trigger: str, partitions: Sequence[Partition]) -> Iterator[None]:
-        """Around what the engine does when these go."""
+        """Around the engine's callback of a revocation or a loss."""
         engine = self._member.engine
         owners = self._owners()
         had = {each: (owners[each].session, owners[each].epoch) for each in partitions if each in owners}
@@ -314,8 +314,8 @@ class Reports:
         return {} if engine is None else getattr(engine.family, "owners", {})
 
     def _runs(self, had: Mapping[Partition, tuple[str, int]]) -> list[Run]:
-        """The runs of these ownerships, without those that outlived an earlier one: all of one session's have epoch 0
-        while a store is open without an answer."""
+        """The runs of these ownerships, without runs that outlived an earlier one: while the store gives no answer, all
+        ownerships of an open session have epoch 0."""
         stage, member = self._member.stage, self._member.name
         return [
             run

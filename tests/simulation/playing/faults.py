@@ -1,4 +1,4 @@
-"""Faults: what goes wrong in a world, and what people do in it. Each is a method of its name, called in the hub."""
+"""Faults: faults and acts of people. Each kind is a method of its name, called in the hub."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from tests.simulation.playing.stage import Stage
 
 
-#: How often somebody looks whether everybody has left.
+#: Time between looks whether all members have left.
 _LOOK_S = 0.05
 
 
 class Faults(BrokerFaults):
-    """Lets them happen. One of a kind that a world cannot have does nothing."""
+    """Runs faults. A kind that the world's broker cannot have does nothing."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
@@ -27,16 +27,16 @@ class Faults(BrokerFaults):
         self._resetting = False
 
     def happens(self, fault: Fault) -> None:
-        """Now."""
+        """Run a fault now."""
         if self._resetting or fault.kind in self._stage.ground.without:
-            return  # nobody is there
+            return  # no member is there
         self._stage.say("world", f"{fault.kind} {fault.for_s:.3f} s" if fault.for_s else fault.kind)
         call: Callable[[Fault], None] = getattr(self, f"_{fault.kind}")
         call(fault)
 
     @property
     def resetting(self) -> bool:
-        """Nobody is to be there for now."""
+        """Whether the group is being emptied: no member may join now."""
         return self._resetting
 
     # ---- members
@@ -55,7 +55,7 @@ class Faults(BrokerFaults):
             self._stage.say(member.name, f"stands still for {fault.for_s} s")
             member.process.stall(fault.for_s)
             if fault.for_s >= self._stage.world.session_timeout_s / 2:
-                self._later(fault.for_s, member.thrown_out)  # the broker has heard nothing of it, and goes on without
+                self._later(fault.for_s, member.thrown_out)  # the broker may have removed the silent member
 
     def _term(self, fault: Fault) -> None:
         if (member := self._member(fault)) is not None:
@@ -104,7 +104,7 @@ class Faults(BrokerFaults):
         self._speak_after(fault)
 
     def _slow(self, fault: Fault) -> None:
-        self._stage.judges.store_away(fault.for_s)  # it may take longer than anybody waits
+        self._stage.judges.store_away(fault.for_s)  # calls may take longer than their timeout
         self._stage.store.network.slow(fault.amount)
         self._later(fault.for_s, lambda: self._stage.store.network.slow(0.0))
 
@@ -121,7 +121,7 @@ class Faults(BrokerFaults):
 
     def _failover(self, fault: Fault) -> None:
         judges = self._stage.judges
-        # Things of one time happen in the order in which they are asked for.
+        # Calls for the same time run in the order in which they were added.
         self._later(fault.for_s, judges.store_forgets)
         self._stage.store.fail_over(fault.for_s)
         self._later(fault.for_s, judges.store_forgot)
@@ -163,19 +163,19 @@ class Faults(BrokerFaults):
         self._stage.judges.removed([each for each in records if each.offset < first])
 
     def _reset(self, fault: Fault) -> None:
-        self._everybody_leaves(lambda: self._set_back(fault))
+        self._all_leave(lambda: self._set_back(fault))
 
     def _forget(self, fault: Fault) -> None:
-        self._everybody_leaves(lambda: self._expire_offsets(fault))
+        self._all_leave(lambda: self._expire_offsets(fault))
 
-    def _everybody_leaves(self, then: Callable[[], None]) -> None:
+    def _all_leave(self, then: Callable[[], None]) -> None:
         self._resetting = True
         for member in self._stage.living:
             member.stop()
         self._when_empty(then)
 
     def _when_empty(self, then: Callable[[], None]) -> None:
-        """Call `then` when the group has no members any more, and a topic to do it with."""
+        """Call `then` as soon as the group has no members and there is a topic."""
         stage = self._stage
         stage.broker.settle()  # the sessions of killed members may have ended
         if stage.living or stage.group.members or not stage.broker.logs:
@@ -189,7 +189,7 @@ class Faults(BrokerFaults):
         for place in stage.broker.logs:
             stage.group.set_offset(place, None)
         stage.say("world", "the group's offsets have expired")
-        self._later(fault.for_s, self._everybody_comes)
+        self._later(fault.for_s, self._all_come_back)
 
     def _set_back(self, fault: Fault) -> None:
         stage, place = self._stage, self._place(fault)
@@ -200,9 +200,9 @@ class Faults(BrokerFaults):
         stage.group.set_offset(place, offset)
         stage.judges.reset(stage.log(place), offset, back=offset < before)
         stage.left_before_reset = len(stage.members)
-        self._everybody_comes()
+        self._all_come_back()
 
-    def _everybody_comes(self) -> None:
+    def _all_come_back(self) -> None:
         self._resetting = False
         for _ in range(self._stage.world.members):
             self._stage.join()

@@ -1,4 +1,4 @@
-"""Faults at the broker, with its topics, and on the way to it."""
+"""Faults of topics, of the broker, and of the line between a member and the broker."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tests.simulation.drawing.world import Fault
     from tests.simulation.playing.stage import Actor, Stage
 
-#: Of `Fault.count`: what is lost between a member and the broker.
+#: Bits of `Fault.count` of "cut": what is lost between a member and the broker.
 _REQUESTS, _ANSWERS = 1, 2
-#: Of "foreign": which way.
+#: `Fault.count` of "foreign": the offset goes back.
 _BACK = 1
 
 
@@ -57,7 +57,7 @@ class BrokerFaults:
         broker.lead(place.topic, place.number, led=False)
 
         def led_again() -> None:
-            if broker.logs.get(place) is log:  # not another one, of a topic that was made again
+            if broker.logs.get(place) is log:  # else the topic was made again
                 broker.lead(place.topic, place.number, led=True)
 
         self._later(fault.for_s, led_again)
@@ -92,19 +92,19 @@ class BrokerFaults:
             line.twice_s = fault.amount
 
     def _line(self, fault: Fault) -> Line | None:
-        """The line between that member and the broker; it is mended when the fault is over."""
+        """The line between that member and the broker; it is mended when the fault ends."""
         member, world = self._member(fault), self._stage.world
         line: Line | None = getattr(member.source, "line", None) if member is not None else None
         if member is None or line is None:
             return None
-        # The broker may have gone on without it, and it learns that only when it hears from it.
+        # The broker may have removed the member, which learns that only with the broker's next answer.
         member.cut_off(fault.for_s + 2 * fault.amount + world.session_timeout_s + world.request_timeout_s)
         self._later(fault.for_s, line.mend)
         return line
 
     # ---- for all of them
     def _place(self, fault: Fault) -> Partition | None:
-        """Which partition; None: there is none now."""
+        """The fault's partition; None = there is none now."""
         places = sorted(self._stage.broker.logs)
         return places[fault.place % len(places)] if places else None
 

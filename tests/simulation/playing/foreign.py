@@ -1,7 +1,7 @@
-"""Foreign: offsets of a group of Kafka's that another program commits while members run, and what they make of these.
+"""Foreign: another program commits offsets of a Kafka group while members run, and members react to them.
 
-What lies below such an offset is done, by the word of that program: the judges excuse that, from then on, and nothing
-else. Where a partition is taken over while it stands, the group goes on from there: what was done above is forgotten.
+Records below such an offset count as done: the judges excuse these, from then on, and no others. If a partition is
+taken over while the offset stands, the group goes on from it, and marks above it are dropped.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tests.simulation.playing.book import LogName
     from tests.simulation.playing.stage import Actor, Stage
 
-#: Between the question what the group has committed and the commit that follows another program may commit: so soon.
+#: Another program may commit between a member's question for the committed offset and its next commit, within so long.
 _RACE_S = 0.1
-#: Where answers may be missing, an offset that is sent again was not acknowledged.
+#: Faults by which answers get lost: then a commit that is sent again was not acknowledged.
 _UNANSWERED: frozenset[FaultKind] = frozenset({"cut", "late", "twice", "leaderless"})
 
 
@@ -37,25 +37,25 @@ class _Stands(NamedTuple):
 
 
 class Foreign(Watcher):
-    """Of one group."""
+    """Commits of another program in one group, and their judge."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._stands: dict[Partition, _Stands] = {}
-        #: What each member has committed last of a partition.
+        #: (member, partition) -> the offset that it committed last.
         self._own: dict[tuple[object, Partition], int] = {}
-        #: What members have told of offsets behind theirs.
+        #: (member, partition, offset) of offsets behind their own that members have reported.
         self._told: set[tuple[str, Partition, int]] = set()
-        #: Logs that were there when the world began, and in which nothing was committed yet.
+        #: Logs that existed when the world began, without a committed offset until now.
         self._untouched: set[LogName] = set()
         self._answers = _UNANSWERED.isdisjoint(each.kind for each in stage.world.faults)
 
     def made(self, partitions: Iterable[Partition]) -> None:
-        """Partitions are there as the world begins."""
+        """Note the partitions that exist when the world begins."""
         self._untouched.update(map(self._stage.log, partitions))
 
     def commit(self, partition: Partition, offset: int) -> None:
-        """Another program commits."""
+        """Commit an offset as another program."""
         stage = self._stage
         stage.judge_commits()
         stage.group.set_offset(partition, offset)
@@ -65,7 +65,7 @@ class Foreign(Watcher):
         self._stands[partition] = _Stands(log, offset, stage.now)
 
     def told(self, member: str, event: Event) -> None:
-        """A member tells something."""
+        """Note an event of a member."""
         if isinstance(event, CommitOverwritten):
             self._told.add((member, event.partition, event.offset))
 
@@ -86,7 +86,7 @@ class Foreign(Watcher):
         if stands is None or it is None or stands.log != stage.log(partition):
             return
         if offset == stands.offset and self._adopts(it, partition, offset):
-            stage.judge_commits()  # those before it
+            stage.judge_commits()  # the commits before it
             stage.judges.goes_on(stands.log, offset)
         elif offset == before and not replays:
             self._judge_anew(it, partition, offset, stands)
@@ -94,7 +94,7 @@ class Foreign(Watcher):
     # ---- inside
     @staticmethod
     def _replays(it: Actor, partition: Partition, offset: int) -> bool:
-        """Whether its loop has had the group go back to that offset."""
+        """Whether the member's loop has sought the group back to that offset."""
         family = it.engine.family if it.stage.world.loop is not None and it.engine is not None else None
         owner = family.owners.get(partition) if isinstance(family, Partitioned) else None
         if owner is None or not isinstance(family, Partitioned):
@@ -104,13 +104,13 @@ class Foreign(Watcher):
 
     @staticmethod
     def _adopts(it: Actor, partition: Partition, offset: int) -> bool:
-        """Whether the group goes on from there with that commit. Who is gone by now is asked no more."""
+        """Whether the group goes on from that offset with this commit. A member that has ended is not asked."""
         family = it.engine.family if it.engine is not None and it.process.alive else None
         owner = family.owners.get(partition) if isinstance(family, Partitioned) else None
         return owner is None or (owner.phase is Phase.ADOPTING and owner.adopting == offset)
 
     def _judge_anew(self, it: Actor, partition: Partition, offset: int, stands: _Stands) -> None:
-        """A member has committed anew what it had committed before."""
+        """Judge a member that commits the same offset once more."""
         stage = self._stage
         if not self._answers or stage.now - stands.since < _RACE_S or it.process.stalled_until > stands.since:
             return

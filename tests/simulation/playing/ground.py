@@ -1,6 +1,6 @@
-"""Ground: what a world stands on, by kind of broker: its topics, its group, and the clients of its members.
+"""Ground: one kind of broker with its topics, its group, and the clients of its members.
 
-Each kind has a file of its own; grounds.py has them all.
+Each kind has a file of its own; grounds.py lists them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Group(Protocol):
-    """A group as a stage asks of it, and changes it."""
+    """A group, as a stage sees it."""
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -30,36 +30,36 @@ class Group(Protocol):
 
     @property
     def members(self) -> Sequence[object]:
-        """For whom the broker waits before it lets others do something to the group."""
+        """The members without whose end the broker lets no tool reset the group."""
         ...
 
     def offset(self, partition: Partition) -> int | None:
-        """The committed offset; None = nothing."""
+        """The committed offset; None = none."""
         ...
 
     def set_offset(self, partition: Partition, offset: int | None) -> None:
-        """By hand; None: it has expired."""
+        """Set an offset as a tool does; None = the offset expires."""
         ...
 
     def refuse(self, partition: Partition, *fates: CommitFate) -> None:
-        """The next commits of that partition do not go as they should."""
+        """Have the next commits of that partition go wrong."""
         ...
 
 
 class Ground(Protocol):
-    """One kind of broker, as a stage needs it."""
+    """One kind of broker, as a stage sees it."""
 
-    #: What cannot happen here: it is passed over.
+    #: Faults that cannot happen here; they are skipped.
     without: frozenset[FaultKind]
 
     @property
     def broker(self) -> MemoryBroker:
-        """Where the topics are."""
+        """The broker with the topics."""
         ...
 
     @property
     def group(self) -> Group:
-        """Of the members."""
+        """The group of the members."""
         ...
 
     def source(self, process: Process, static_id: str | None) -> PartitionedSource | LeasedSource:
@@ -67,43 +67,44 @@ class Ground(Protocol):
         ...
 
     def lose(self, source: object) -> None:
-        """The broker takes away what that member has."""
+        """Have the broker take away all that the member with that client owns."""
         ...
 
     def begins(self, partitions: Sequence[Partition]) -> None:
-        """The world begins, with these."""
+        """Note the partitions that exist when the world begins."""
         ...
 
     def commit_elsewhere(self, partition: Partition, offset: int) -> None:
-        """Another program commits that offset of the group's, whether or not members run."""
+        """Commit an offset as another program, whether or not members run."""
         ...
 
     def is_foreign(self, partition: Partition) -> bool:
-        """Whether another program has set what is committed there."""
+        """Whether another program committed the offset that stands there."""
         ...
 
     def told(self, member: str, event: Event) -> None:
-        """A member of that name tells something."""
+        """Note an event of the member of that name."""
         ...
 
     def store(self, number: int, plan: Planned, value: str) -> RecordPlace:
-        """A producer's record is stored."""
+        """Store a producer's record."""
         ...
 
     def store_again(self, first: Placed) -> RecordPlace | None:
-        """Store the record once more, as a producer without an answer does; None: the copy is the same to everybody."""
+        """Store the record a second time, as a producer without an answer does; None = the copy has the same message
+        id."""
         ...
 
     def number(self, partition: Partition, offset: int, source: object) -> int:
-        """Of the record in the book that the member with that client tells of by that offset."""
+        """The number, in the book, of the record that the member with that client means by that offset."""
         ...
 
     def judge(self, member: str, attempt: Attempt) -> None:
-        """A commit was taken."""
+        """Judge a commit that the broker has accepted."""
         ...
 
     def done(self, record: Placed) -> bool:
-        """Whether the store of claims knows that record as done."""
+        """Whether that record is marked as done in the store."""
         ...
 
     def position(self, partition: Partition) -> str:
@@ -111,18 +112,18 @@ class Ground(Protocol):
         ...
 
     def is_blind(self, fence: Fence, record: Placed) -> bool:
-        """Whether who owns the record's partition takes its log for one that is gone."""
+        """Whether the owner of the record's partition takes its log for a deleted one."""
         ...
 
     def committed(self, partition: Partition) -> int | None:
-        """The committed offset; None: nothing, or for a topic of that name that was deleted."""
+        """The committed offset; None = none, or one for a deleted topic of that name."""
         ...
 
     @property
     def progress(self) -> int:
-        """Another number where something more was committed."""
+        """A number that changes when more is committed."""
         ...
 
     def behind(self) -> list[str]:
-        """The offsets that are still to be committed, for people; empty: nothing is."""
+        """Partitions that are not committed to their end, as text; empty = all are."""
         ...

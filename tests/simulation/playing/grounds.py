@@ -1,4 +1,4 @@
-"""Grounds: which kind of broker a world stands on."""
+"""Grounds: the kinds of brokers of worlds."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ _GROUNDS: dict[BrokerKind, Callable[[Stage], Ground]] = {
 
 
 def ground_of(stage: Stage) -> Ground:
-    """The ground that the stage's world says."""
+    """The ground of the stage's world."""
     return _GROUNDS[stage.world.broker](stage)

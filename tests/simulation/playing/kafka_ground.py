@@ -79,7 +79,7 @@ class KafkaGround(PartitionGround):
         self._foreign.told(member, event)
 
     def _position(self, log: LogName) -> str:
-        """A topic that is made again has another."""
+        """The position's name; a topic that is made again has another."""
         return position_name(GROUP, log.partition, log.log)
 
     def committed(self, partition: Partition) -> int | None:
@@ -88,13 +88,13 @@ class KafkaGround(PartitionGround):
         return kept.offset if kept is not None and kept.topic_id in (0, self._stage.ids[partition.topic]) else None
 
     def judge(self, member: str, attempt: Attempt) -> None:
-        """Judge an attempt: what names a topic that is gone says nothing of the one that is there."""
+        """Judge a commit, unless it names a deleted topic."""
         if attempt.topic_id in (0, self._stage.ids[attempt.partition.topic]):
             super().judge(member, attempt)
 
 
 class _KafkaClient(MemoryPartitionedSource):
-    """A member's client, which cannot read what its world says."""
+    """A member's client, which cannot read the records that the world plans as unreadable."""
 
     slips: SlipsByChance | None = None
 

@@ -1,4 +1,4 @@
-"""Ground of leased messages: each is hidden from others while its lease lasts, and is acknowledged alone."""
+"""Ground of leased messages: a delivery hides its message for a lease, and each message is acknowledged alone."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from tests.simulation.playing.book import Placed
     from tests.simulation.playing.stage import Stage
 
-#: Polls are shorter than the real proxy's (5 s), and what is given back comes sooner (4 s), as leases are. As there, a
-#: poll waits for half of a lease at most: a lease may have begun when it was asked for.
+#: Shorter than the real proxy's 5 s and 4 s, as leases are. As there, a poll waits for half of a lease at most, since a
+#: lease may have begun when the poll was sent.
 _POLL_S, _BACK_S = 1.0, 0.2
-#: What ends leases though their member is well.
+#: Faults that end leases of a member that is well.
 _UPSETS: frozenset[FaultKind] = frozenset({"lose", "stall", "cut", "late", "twice"})
 
 
 class LeasedGround:
-    """RocketMQ's messages, one by one. A message's name is what it is claimed by where it has no business key."""
+    """RocketMQ's messages, one by one. A message without a business key is claimed by its message id."""
 
-    #: There are no positions, and nothing moves between members; a topic has no leaders that a client knows of.
+    #: There are no positions, nothing moves between members, and the client knows no leaders of topics.
     without: frozenset[FaultKind] = frozenset(
         {"grow", "markers", "compact", "reset", "remake", "leaderless", "foreign", "forget"}
     )
 
     def __init__(self, stage: Stage) -> None:
         runtime = stage.scheduler.process("broker", preempted=False).runtime
-        #: Where messages were stored, in which order: what is delivered comes of the proxy.
+        #: The messages in the order in which they were stored; the proxy delivers them.
         self.broker = MemoryBroker(runtime)
         for topic in stage.world.topics:
             self.broker.create(topic.name, topic.partitions)
@@ -59,7 +59,7 @@ class LeasedGround:
         return _Source(self._stage, self._proxy, process)
 
     def lose(self, source: object) -> None:
-        """The leases of what a member has end at once."""
+        """End all leases of a member at once."""
         if isinstance(source, _Source):
             self._proxy.end_leases(source.name)
 
@@ -90,24 +90,24 @@ class LeasedGround:
         return None
 
     def number(self, partition: Partition, offset: int, source: object) -> int:
-        """An offset is the number that a member has given to a message."""
+        """Implements `Ground.number`: an offset is the number that the member gave to a delivery."""
         if not isinstance(source, _Source):
             raise TypeError(source)
         return source.numbers[offset]
 
     def judge(self, member: str, attempt: Attempt) -> None:
-        """Nothing is committed; `_Proxy` judges what is acknowledged."""
+        """Nothing is committed; `_Proxy` judges acknowledgements."""
 
     def done(self, record: Placed) -> bool:
-        """There are no positions: it is known by its key, or by its name."""
+        """Always False: there are no positions, only keys and message ids."""
         return record.unit.key is not None and self._stage.finished(record.unit.key)
 
     def position(self, partition: Partition) -> str:
-        """The position as a name: nobody asks for it."""
+        """Implements `Ground.position`; not used."""
         return str(partition)
 
     def is_blind(self, fence: Fence, record: Placed) -> bool:
-        """There are no logs."""
+        """Always False: there are no logs."""
         return False
 
     def committed(self, partition: Partition) -> int | None:
@@ -126,12 +126,12 @@ class LeasedGround:
 
 
 class _Group:
-    """There are no offsets, and nobody waits for members."""
+    """A group without offsets."""
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
         self.members: Sequence[object] = ()
-        #: So many acknowledgements are not answered: every second one is taken.
+        #: So many acknowledgements get no answer; every second one is applied.
         self.refusals = 0
 
     def offset(self, partition: Partition) -> int | None:
@@ -142,33 +142,33 @@ class _Group:
         """There is none."""
 
     def refuse(self, partition: Partition, *fates: CommitFate) -> None:
-        """So many of the next acknowledgements are not answered."""
+        """Have so many of the next acknowledgements get no answer."""
         self.refusals += len(fates)
 
 
 class _Proxy(Proxy):
-    """Sees to it that messages are acknowledged after their handlers, and not taken from one that holds them."""
+    """Judges that messages are acknowledged after their handlers, and not taken from a member that holds them."""
 
     def __init__(self, stage: Stage, group: _Group) -> None:
         super().__init__(stage.scheduler, deliveries=float("inf"), back_s=_BACK_S)
         self._stage, self._group = stage, group
         self._messages: dict[int, Message] = {}
-        #: Of the record in the book, by the message's name.
+        #: Message id -> number of the record in the book.
         self.numbers: dict[str, int] = {}
-        #: Leases end for other reasons than that nobody renews them.
+        #: Whether faults end leases that are renewed in time.
         self._upset = any(fault.kind in _UPSETS for fault in stage.world.faults)
 
     def put(self, number: int, message: Message) -> None:
-        """That record's, as soon as it is in the book."""
+        """Store a message as soon as its record is in the book."""
         self.numbers[message.name], self._messages[number] = number, message
         self._scheduler.at(self._scheduler.now, lambda: self.store(message))
 
     def again(self, number: int) -> None:
-        """Store a copy: the producer has had no answer."""
+        """Store a copy, as a producer without an answer does."""
         self.store(self._messages[number])
 
     def acknowledge(self, receipt: str) -> Verdict:
-        """Proxies do not always answer."""
+        """Implements `Proxy.acknowledge`; some get no answer."""
         if not self._group.refusals:
             return super().acknowledge(receipt)
         self._group.refusals -= 1
@@ -199,11 +199,11 @@ class _Proxy(Proxy):
 
 
 class _Source(ByMessage):
-    """The adapter's own, but for its client."""
+    """The adapter's own source, with the world's client."""
 
     def __init__(self, stage: Stage, proxy: _Proxy, process: Process) -> None:
         self.name, self.line = process.name, Line()
-        #: Of records in the book, by the offsets that members tell of.
+        #: Offset that the member uses -> number of the record in the book.
         self.numbers: dict[int, int] = {}
         self._stage, self._proxy = stage, proxy
         lease_s = max(1, round(stage.world.message_lease_s))

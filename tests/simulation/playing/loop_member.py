@@ -1,7 +1,7 @@
-"""Loop member: one process of a world whose records are handled by a loop of the user's own, around the engine.
+"""LoopMember: one process of a world in which a user's own loop around the engine handles records.
 
-It does what `KafkaConsumer` does with the engine: the same calls, under the same lock, in the same order. To the
-judges a record is begun when it is handed out, and ended when the loop has said so.
+It makes the engine's calls that `KafkaConsumer` makes, under the same lock, in the same order. For the judges a record
+begins when it is handed out, and ends when the loop reports it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.simulation.playing.book import Placed, Run
     from tests.simulation.playing.stage import Stage
 
-#: How many of its seeks go back behind what is done.
+#: The part of seeks that go back before all that is done.
 _REPLAYS = 0.1
 
 _Place = tuple["Partition", int]
@@ -44,14 +44,14 @@ class LoopMember(Member):
     ) -> None:
         super().__init__(stage, name, process, source)
         self._loop = loop
-        #: What the loop has, and has not said to be done or given back. In one place there may be several: its topic
-        #: was made again, or the partition taken over anew. What the loop says next counts for all of them.
+        #: Place -> runs of records that the loop has and has not reported or given back. There may be several: the
+        #: topic was made again, or the partition taken over anew. The loop's next report counts for all of them.
         self._handed_out: dict[_Place, list[list[Run]]] = {}
-        #: What it has taken and has not got to; the first is what it is at.
+        #: Records that it has taken and not handled; it handles the first.
         self._taken: deque[Record] = deque()
         self._uncommitted = 0
         self._chance = Random(f"{stage.world.seed} {name} seeks")
-        #: What its other threads are to handle.
+        #: Records for its other threads.
         self._jobs: Queue[Record] = process.runtime.queue()
         self.driven = _Driven(
             self,
@@ -83,19 +83,19 @@ class LoopMember(Member):
 
     # ---- what the engine says, with its lock
     def on_revoke(self, partitions: Collection[Partition]) -> None:
-        """Say what is done, as on_revoke: the last chance."""
+        """The user's on_revoke: the last chance to report what is done."""
         if self._loop.says_at_revoke and self._loop.done_when == "commit":
             for place in [place for place in self._handed_out if place[0] in partitions]:
                 with self._saying([place]):
                     self.driven.end_below(place[0], place[1] + 1)
 
     def dismissed(self, partitions: Collection[Partition]) -> None:
-        """Note that the loop's records of these partitions are others' to handle."""
+        """Note that the loop's records of these partitions are left to other members."""
         for place in [place for place in self._handed_out if place[0] in partitions]:
             self._said(place, well=False)
 
     def done_elsewhere(self, partition: Partition, offset: int) -> None:
-        """Note that another program has said that what the loop has below that offset is done."""
+        """Note that another program's commit makes the loop's records below that offset done."""
         for place in [place for place in self._handed_out if place[0] == partition and place[1] < offset]:
             self._said(place, well=True)
 
@@ -125,7 +125,8 @@ class LoopMember(Member):
         self._leave()
 
     def _round(self) -> None:
-        """Where a signal struck, the next one goes on. What it struck in the midst of is handled from its beginning."""
+        """One round of the loop. After a signal the next round goes on, and handles the record at which it struck
+        anew."""
         loop = self._loop
         if not self._taken:
             self._taken.extend(self._take())
@@ -137,7 +138,7 @@ class LoopMember(Member):
             else:
                 self._handle(self._taken[0])
             self._taken.popleft()
-        calm = self.stage.now > self.stage.world.calm_s  # a loop that seeks for ever comes to no end
+        calm = self.stage.now > self.stage.world.calm_s  # a loop that seeks for ever would never end
         if loop.seeks and not calm and self._chance.random() < loop.seeks:
             self._seek()
         if loop.done_when == "commit" and self._uncommitted and (self._uncommitted >= loop.commit_after or idle):
@@ -160,7 +161,7 @@ class LoopMember(Member):
                 return records
 
     def _handle(self, record: Record) -> None:
-        """Handle a record, and say so, as the user does."""
+        """Handle a record and report it, as the user does."""
         placed = self.stage.placed(record)
         self.process.runtime.sleep(placed.plan.takes_s)
         place = (record.partition, record.offset)
@@ -211,7 +212,7 @@ class LoopMember(Member):
             driven.read_from(partition, max(offset, start))
 
     def moved(self, owner: Ownership, offset: int, at: int, *, back: bool) -> None:
-        """Note that a move from `at` to that offset was made. `back`: what was done from there on is done again."""
+        """Note that the loop's seek from `at` to `offset` was made. `back`: records from there on are handled again."""
         judges, log = self.stage.judges, self.stage.log(owner.partition)
         self.stage.say(self.name, f"reads {owner.partition} from {offset} on")
         for place in [
@@ -223,7 +224,7 @@ class LoopMember(Member):
             judges.passed_over(log, at, offset)
 
     def _leave(self) -> None:
-        """Say what the loop has handled, or not; then close."""
+        """Report what the loop has handled, or not; then close."""
         driven = self.driven
         with driven.lock, driven.whole():
             if self._loop.says_at_end and self._loop.done_when != "explicit":
@@ -233,7 +234,8 @@ class LoopMember(Member):
 
     # ---- for the judges
     def _look_whether_made_again(self, place: _Place, placed: Placed) -> None:
-        """Look whether what a thread says of a record counts for another one: its topic was made again meanwhile."""
+        """Check whether a thread's report of a record counts for another one, since its topic was made again
+        meanwhile."""
         others = [runs for runs in self._handed_out.get(place, ()) if runs[0].record.log != placed.log]
         for runs in others:
             self._handed_out[place].remove(runs)
@@ -249,8 +251,8 @@ class LoopMember(Member):
             self._handed_out.setdefault((record.partition, record.offset), []).append(runs)
 
     def _said(self, place: _Place, *, well: bool) -> bool:
-        """End the run of that place. Returns: whether there is one; a thread may still have what was handed out before
-        its partition was taken over anew, and both say what became of the same place."""
+        """End the run of that place. Returns: whether there is one. A thread may still have a record that was handed
+        out before its partition was taken over anew; both reports are for the same place."""
         given = self._handed_out.pop(place, [])
         for runs in given:
             self.stage.judges.ended(runs, failed=() if well else runs)
@@ -258,7 +260,8 @@ class LoopMember(Member):
 
     @contextmanager
     def _saying(self, places: Sequence[_Place]) -> Iterator[None]:
-        """Around a call that says that these are done. One that a signal breaks off may have said it, or not."""
+        """Around a call that reports these records as done. If a signal breaks it off, it may have been applied or
+        not."""
         runs = [run for place in places for given in self._handed_out[place] for run in given]
         for place in places:
             self._said(place, well=True)
@@ -274,7 +277,7 @@ class LoopMember(Member):
 
 
 class _Driven(Driven):
-    """Tells the loop what a client's callbacks tell it."""
+    """The engine, which calls the loop as a client's callbacks do."""
 
     def __init__(self, member: LoopMember, source: PartitionedSource, **how: Any) -> None:
         super().__init__(source, **how)
@@ -298,7 +301,7 @@ class _Driven(Driven):
 
 
 class _Moves(Moves):
-    """Tells the loop, for the judges, which of its moves are made."""
+    """The engine's moves, which report each seek that is made, for the judges."""
 
     def __init__(self, driven: _Driven, member: LoopMember) -> None:
         super().__init__(driven.parts, driven.family.ours, driven.user, driven.settle)
@@ -319,9 +322,9 @@ def _routes(world: World) -> Routes:
     for each in world.handlers:
         key = resolve_key("unit") if each.keyed else None
         scope = "shared" if each.shared_scope else None
-        routes.add(Handler(name=each.name, call=_nobody, topics=each.topics, scope=scope, key=key))
+        routes.add(Handler(name=each.name, call=_not_called, topics=each.topics, scope=scope, key=key))
     return routes
 
 
-def _nobody(_: object) -> None:
+def _not_called(_: object) -> None:
     raise AssertionError("the loop handles records by itself")

@@ -1,4 +1,4 @@
-"""Member: one process of a world, with a real app in it, whose handlers do what each record's plan says (work.py)."""
+"""Member: one process of a world, with a real app whose handlers follow each record's plan (work.py)."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from tests.simulation.playing.stage import Stage
 
 _LETTER_S = 0.01
-#: A member has learnt within that time that it lost what it had.
+#: A member learns within so long that it has lost its partitions.
 _THROWN_OUT_S = 1.0
-#: Ends of an app that a world may bring about by itself.
+#: Errors that an app may end with in a world.
 _EXPECTED = (HandlerHung, HandlerFailed)
 #: The same while it starts.
 _AT_START = (AccessRefused, StoreUnavailable, SourceUnavailable, UnknownTopic)
@@ -86,22 +86,22 @@ class Member(ABC):
         source: PartitionedSource | LeasedSource,
     ) -> None:
         self.stage, self.name, self.process, self.source = stage, name, process, source
-        #: What its app has raised.
+        #: The error that its app ended with.
         self.error: Exception | None = None
         #: How often it was asked to stop.
         self.stops = 0
-        #: Until then nothing is waited for: it has lost its partitions, or its session, or the broker.
+        #: Until then it is not judged: it has lost its partitions, its session, or the broker.
         self.thrown_out_until = 0.0
-        #: It has lost its session, or partitions: those have not changed hands in order.
+        #: Whether it has lost its session or partitions, which then did not change owners in order.
         self.has_lost = False
         #: When its session was lost last.
         self.session_lost_at = -math.inf
-        #: Ctrl-C has struck it.
+        #: Whether it was interrupted by Ctrl-C; and whether it has left.
         self.interrupted = self._has_left = False
         self._first_thread: Task | None = None
-        #: When a call of its loop was broken off last: what it had by then it may have had to take over anew.
+        #: When a call of its loop was broken off last: it may have taken its partitions over anew since.
         self.torn_at = 0.0
-        #: What the judges see of its source; None where they look at none of its kind.
+        #: The judges at its source; None = there are none for its kind.
         self.client: Client | None = None
 
     def _begin(self) -> None:
@@ -109,7 +109,7 @@ class Member(ABC):
 
     @abstractmethod
     def _main(self) -> None:
-        """All that it does."""
+        """The first thread of the process."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -117,23 +117,24 @@ class Member(ABC):
 
     @property
     def leaves_at_once(self) -> bool:
-        """Whether it was asked twice: then it waits for no handler, and for no answer to its last commit."""
+        """Whether it was asked to stop twice: then it waits neither for handlers nor for the answer to its last
+        commit."""
         return self.stops > 1 or self.interrupted
 
     @property
     def hurried(self) -> bool:
-        """Whether the member does not wait for what runs."""
+        """Whether it does not wait for handlers that run."""
         return self.leaves_at_once or self.stage.now < self.thrown_out_until
 
     def interrupt(self, after: int = 0) -> None:
-        """Ctrl-C, where the application has left it to Python; in its wait of that number. In the hub."""
+        """Ctrl-C where the application has left it to Python, `after` waits later. In the hub."""
         if self.process.alive and not self._has_left and self._first_thread is not None:
             self.interrupted = True
             self.stage.say(self.name, "is interrupted")
             self._first_thread.interrupt(KeyboardInterrupt(), after)
 
     def cut_off(self, seconds: float) -> None:
-        """For so long it and the broker may not know what the other does. In the hub."""
+        """Member and broker may not hear each other for so long. In the hub."""
         self.thrown_out_until = max(self.thrown_out_until, self.stage.now + seconds + _THROWN_OUT_S)
 
     def thrown_out(self) -> None:
@@ -142,7 +143,7 @@ class Member(ABC):
 
     @abstractmethod
     def gone(self) -> None:
-        """End the process: nothing that it ran will ever end."""
+        """End the process: its runs never end."""
 
     @property
     @abstractmethod
@@ -150,7 +151,7 @@ class Member(ABC):
         """The engine, for the judges to look into."""
 
     def on_event(self, event: Event) -> None:
-        """The engine tells something."""
+        """Note an event of the engine."""
         stage, judges = self.stage, self.stage.judges
         stage.say(self.name, event)
         stage.ground.told(self.name, event)
@@ -176,8 +177,8 @@ class Member(ABC):
 
     # ---- inside
     def _overwritten(self, partition: Partition) -> bool:
-        """Whether what is committed there came a second time, late: over what had been committed since. No broker tells
-        the two apart. The position holds, and who owns the partition commits it anew, a `commit_refresh_s` later."""
+        """Whether the committed offset comes from a commit that arrived a second time, late, over a later one. No
+        broker tells the two apart. The position is right, and the owner commits it anew after `commit_refresh_s`."""
         done = (each for each in reversed(self.stage.group.attempts) if each.partition == partition)
         return next((each.again for each in done if each.fate is CommitFate.DONE), False)
 
@@ -189,7 +190,7 @@ class Member(ABC):
         try:
             self._main()
         except KeyboardInterrupt:
-            pass  # the end of the program, as anywhere
+            pass  # it ends the program
         except Exception as error:  # noqa: BLE001 - for the judges
             self.error = error
         self._has_left = True
@@ -201,7 +202,7 @@ class Member(ABC):
 
 
 class AppMember(Member):
-    """One with an app in it."""
+    """A member with an app."""
 
     def __init__(self, stage: Stage, name: str, process: Process, source: PartitionedSource | LeasedSource) -> None:
         super().__init__(stage, name, process, source)
@@ -259,13 +260,13 @@ class AppMember(Member):
 
 
 class _Letters:
-    """Where a member's dead letters go. Any thread."""
+    """Sends a member's dead letters. Any thread."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
 
     def check(self, topics: Collection[str], deadline: Deadline) -> None:
-        """There is nothing to check."""
+        """Implements `DeadLetters.check`: there is nothing to check."""
 
     def send(self, letter: Letter, deadline: Deadline) -> None:
         """Implements `DeadLetters.send`."""
@@ -285,7 +286,7 @@ class _Letters:
         self._member.process.runtime.sleep(stage.chance.random() * _LETTER_S)
 
     def close(self, deadline: Deadline) -> None:
-        """There is nothing to give back."""
+        """Implements `DeadLetters.close`: there is nothing to close."""
 
 
 def value_of(number: int, unit: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Partition ground: the common part of all grounds whose records lie in partitions or queues, each with an offset."""
+"""Partition ground: the common part of the grounds with partitions or queues."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PartitionGround(ABC):
     def number(self, partition: Partition, offset: int, source: object) -> int:
         """Implements `Ground.number`."""
         book = self._stage.book
-        logs = [log for log in book.logs if log.partition == partition]  # of a topic that was made again, several
+        logs = [log for log in book.logs if log.partition == partition]  # several, if the topic was made again
         found = [each for log in reversed(logs) if (each := book.at(log, offset)) is not None]
         return next((each for each in found if each.runs), found[0]).number
 
@@ -56,11 +56,11 @@ class PartitionGround(ABC):
         """Implements `Ground.told`."""
 
     def judge(self, member: str, attempt: Attempt) -> None:
-        """P1: nothing below is left out."""
+        """P1: all records below a committed offset are over."""
         self._stage.judges.committed(member, self._stage.log(attempt.partition), attempt.offset)
 
     def done(self, record: Placed) -> bool:
-        """By its position, of the log that it is in."""
+        """Whether the record is marked as done in the position of its log."""
         return self._stage.store.is_done(self._position(record.log), record.offset)
 
     def position(self, partition: Partition) -> str:
@@ -94,8 +94,8 @@ class PartitionGround(ABC):
         ]
 
     def _is_passed_over(self, partition: Partition, committed: int) -> bool:
-        """Whether a loop has sought over what stands lowest: that is done with the next record behind it that the loop
-        ends, and there is none where all that are left were done before."""
+        """Whether a loop has sought over the lowest record. It is done with the next record behind it that the loop
+        ends, and there is none if all later ones were done before."""
         stage = self._stage
         if stage.world.loop is None or not stage.world.loop.seeks:
             return False

@@ -1,4 +1,4 @@
-"""Play: a world from its beginning to its end, with the real engine in every member, and judges who look on."""
+"""Play: plays a world from begin to end, with the real engine in each member, and with judges."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from tests.simulation.playing.stage import Actor
     from tests.simulation.playing.story import Line
 
-#: How long it takes at most, after the last thing that happens, until all is handled and committed; and a clean end.
+#: The longest time from the last event until all is handled and committed; and of the members' end.
 _ALL_S, _END_S = 600.0, 60.0
-#: Somebody starts a process again that has ended, where nobody else is there, or by an error.
+#: A process is restarted after so long if it ended with an error, or was the last one.
 _RESTART_S = 0.3
-#: A producer that has no leader to send to tries again.
+#: A producer without a leader to send to retries after so long.
 _SEND_AGAIN_S = 0.05
 
 
@@ -47,9 +47,9 @@ class Figures(NamedTuple):
     virtual_s: float
     switches: int
     records: int
-    #: Calls of handlers for what had been handled, or was being handled, by a session that is dead.
+    #: Calls of handlers for work that a dead session had handled, or had in hand.
     repeats: int
-    #: Of who went when: the same for the same world, in any process.
+    #: `Scheduler.digest`: equal for equal worlds, in any process.
     digest: int
 
 
@@ -60,18 +60,18 @@ class Played:
     world: World
     found: Found | None
     lines: Sequence[Line]
-    #: What waited where, where something was found.
+    #: If a rule was broken: the gate that each lane waited for.
     gates: Sequence[str]
     figures: Figures
 
     @property
     def story(self) -> str:
-        """For people."""
+        """The story, as text."""
         return told(self.world, self.found, self.lines, self.gates)
 
 
 def play(world: World, *, calls: Counter[str] | None = None) -> Played:
-    """Play it. `calls` counts calls of functions, by name."""
+    """Play a world. `calls` counts calls of functions, by name."""
     stage = Play(world)
     if calls is not None:
         stage.scheduler.profile = _counting(calls)
@@ -84,7 +84,7 @@ def play(world: World, *, calls: Counter[str] | None = None) -> Played:
 
 
 class Play(Stage):
-    """A world on its stage: who joins, what goes wrong, who looks on."""
+    """A world on its stage, with its members, faults and judges."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, ground_of)
@@ -93,7 +93,7 @@ class Play(Stage):
         self.watch = Watch(self)
         self.broker.watchers += [Losses(self), Revokes(self)]
         self.faults = Faults(self)
-        #: What producers cannot send now.
+        #: Numbers of records that producers cannot send now.
         self._unsent: set[int] = set()
         self._handlings = {topic.name: world.handling(topic.name) for topic in world.topics}
         self._progress = Progress(self, self.watch, busy=lambda: bool(self._unsent) or self.faults.resetting)
@@ -101,7 +101,7 @@ class Play(Stage):
         self._clocks = list(world.clocks)
 
     def play(self) -> Played:
-        """From its beginning to its end."""
+        """Play the world from begin to end."""
         world, scheduler = self.world, self.scheduler
         for _ in range(world.members):
             self.join()
@@ -179,12 +179,12 @@ class Play(Stage):
         """Implements `Stage.retry`."""
         partition, offset = store(self.broker, letter, first.number, at_ms)
         copy = self._copied(first, letter.record.value, RecordPlace(self.log(partition), offset))
-        if not self.world.clocks:  # those that differ hand it out early or late
+        if not self.world.clocks:  # members with other clocks hand it out early or late
             copy.due_s = self.now + self.retry_topics[letter.topic].delay_s
 
     # ---- inside
     def _copied(self, first: Placed, value: bytes | None, at: RecordPlace) -> Placed:
-        """A record is in a retry topic: it fails as often as the first one has left."""
+        """Note a record in a retry topic: it has the failures that its first one has left."""
         copy = self.book.place(next(self._numbers), at, first.plan, first.handling, self.now)
         for left in (self.fails, self.hangs):
             if left.get(first.number):
@@ -193,7 +193,7 @@ class Play(Stage):
         return copy
 
     def _free_name(self) -> str:
-        """Of a static member: the first that no living process has."""
+        """The first static name that no living process has."""
         taken = {getattr(each.source, "static_id", None) for each in self.living}
         return next(name for name in map("s{}".format, count()) if name not in taken)
 
@@ -202,7 +202,7 @@ class Play(Stage):
 
     def _produce(self, plan: Planned) -> None:
         log = self.broker.logs.get(Partition(plan.topic, plan.partition))
-        if log is None or not log.led:  # its producer tries again
+        if log is None or not log.led:  # the producer retries
             self._unsent.add(id(plan))
             self.scheduler.at(self.scheduler.now + _SEND_AGAIN_S, lambda: self._produce(plan))
             return
@@ -221,7 +221,7 @@ class Play(Stage):
             self.join()
 
     def _end(self) -> None:
-        """Everybody leaves."""
+        """Have all members leave."""
         if not self._progress.settled:
             self.watch.stands_still()
         self.ending = True
@@ -232,8 +232,8 @@ class Play(Stage):
 
 
 def _probes_s(world: World) -> float:
-    """How long it takes at most until what fails has failed as often as planned, where limits of dead letters pause
-    handlers and have one record tried at a time."""
+    """The longest time until all planned failures have happened, if limits of dead letters pause handlers, which then
+    try one record at a time."""
     pauses = (world.handling(each.topic).limit for each in world.records for _ in range(each.fails))
     return sum(limit.pause_s for limit in pauses if limit is not None and limit.then == "pause")
 

@@ -1,4 +1,4 @@
-"""Progress: whether a world gets on, and when all is done."""
+"""Progress: whether a world makes progress, and when all is done."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from tests.simulation.judging.watch import Watch
     from tests.simulation.playing.stage import Stage
 
-#: After the last thing that happens, something more is handled or committed within so long, until all is. Where slow
-#: handlers run one at a time, a record may wait for its turn for longer, and all that is behind it for its commit.
+#: After the last event, more is handled or committed within so long, until all is. Slow handlers that run one at a time
+#: keep a record waiting for longer, and the commits of the records behind it.
 _PROGRESS_S = 20.0
-#: A member looks that often whether a topic of its was made again, and reads on in the new one until then.
+#: Time between a member's looks whether a topic was made again; until then it reads on in the new one.
 _REMADE_S = 35.0
-#: Where a seek was without effect and nothing comes, the client is sent there again after so long: to where a partition
-#: begins, and to a hole.
+#: If a seek had no effect and nothing comes, the engine seeks again after so long: to a partition's begin, and to a
+#: hole.
 _SENT_AGAIN_S = 2 * 35.0
-#: How often it is looked at what waits where.
+#: Time between looks.
 _LOOK_S = 0.25
 
 
@@ -28,25 +28,25 @@ class Progress:
     """Looks at a stage, a few times a second.
 
     Args:
-        stage: what is played on it.
-        watch: looks with it.
-        busy: whether something is still to be stored, or everybody has left for a while.
+        stage: the stage.
+        watch: looks at the same times.
+        busy: whether records are still to be sent, or all members are away for a while.
     """
 
     def __init__(self, stage: Stage, watch: Watch, *, busy: Callable[[], bool]) -> None:
         self._stage, self._watch, self._busy = stage, watch, busy
-        #: All is handled and committed.
+        #: Whether all is handled and committed.
         self.settled = False
-        #: What was handled, committed and tried in all, and when that last changed. Calls that fail count: a handler
-        #: that is paused at its limit of dead letters tries the next record each `pause_s`, until one fails no more.
-        #: Each record's plan has so many of them.
+        #: (handled, committed, failures left), and when it changed last. Failed calls count as progress: a handler that
+        #: is paused at its limit of dead letters tries the next record each `pause_s`, until one does not fail, and
+        #: each record's plan has a bounded number of failures.
         self._got, self._progress_at = (0, 0, 0), 0.0
         self._patience_s = _PROGRESS_S + _REMADE_S * any(each.kind == "remake" for each in stage.world.faults)
         if stage.world.slips == "lost seek":
             self._patience_s += LOST_SEEKS * _SENT_AGAIN_S
 
     def look(self) -> None:
-        """Now, and again and again."""
+        """Look now, and again each `_LOOK_S`."""
         stage = self._stage
         self._watch.look()
         got = stage.judges.handled, stage.ground.progress, -sum(stage.fails.values())

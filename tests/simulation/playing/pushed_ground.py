@@ -1,4 +1,4 @@
-"""Ground of pushed queues: RocketMQ's, by a client that shares them out without a word."""
+"""Ground of pushed queues: RocketMQ's queues, which a push client assigns without a report."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from tests.simulation.playing.book import LogName, Placed
     from tests.simulation.playing.stage import Stage
 
-#: For so long others do not hear a member that loses its queues.
+#: A member that loses its queues is not heard by others for so long.
 _UNHEARD_S = 1.5
 
 
 class PushedGround(RocketGround):
-    """A message's name is what it is claimed by where it has no business key; who reads a queue leases it too."""
+    """A message without a business key is claimed by its message id; a member also leases each queue that it reads."""
 
     without: frozenset[FaultKind] = frozenset(
         {"markers", "compact", "reset", "leaderless", "cut", "late", "twice", "foreign", "forget"}
@@ -33,7 +33,7 @@ class PushedGround(RocketGround):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._push = _Group(stage, self._rocket)
-        #: Copies that producers have sent: which record they are.
+        #: (log, offset) of a producer's copy -> number of its record.
         self._copies: dict[tuple[LogName, int], int] = {}
 
     def source(self, process: Process, static_id: str | None) -> PushMember:
@@ -41,7 +41,7 @@ class PushedGround(RocketGround):
         return PushMember(self._push, process.name, process.runtime)
 
     def lose(self, source: object) -> None:
-        """The others do not hear that member: they read what it goes on to read."""
+        """Others do not hear that member for a while: they read its queues, and so does it."""
         if isinstance(source, PushMember):
             source.unheard_until = self._stage.scheduler.now + _UNHEARD_S
             self._push.heard.pop(source.name, None)
@@ -52,7 +52,7 @@ class PushedGround(RocketGround):
         return RecordPlace(self._stage.log(Partition(plan.topic, plan.partition)), offset, name)
 
     def store_again(self, first: Placed) -> RecordPlace | None:
-        """Implements `Ground.store_again`. A copy has the same name, and is the same message."""
+        """Implements `Ground.store_again`. A copy has the same message id."""
         (topic, number, _), _ = first.log
         self._copies[first.log, self.broker.store_again(topic, number, first.offset)] = first.number
         return None
@@ -65,7 +65,7 @@ class PushedGround(RocketGround):
         return copy if copy is not None else super().number(partition, offset, source)
 
     def judge(self, member: str, attempt: Attempt) -> None:
-        """P1: what lies below is handled, or was sent back."""
+        """P1: all records below a committed offset are handled or were sent back."""
         for record in self._stage.book.logs.get(self._stage.log(attempt.partition), ()):
             if record.offset < attempt.offset and not (record.over or record.sent_back):
                 self._stage.judges.broken(
@@ -74,11 +74,11 @@ class PushedGround(RocketGround):
                 )
 
     def done(self, record: Placed) -> bool:
-        """Nothing is skipped for its position: it is known by its key, or by its name."""
+        """Always False: records are skipped by key or message id, and never by position."""
         return record.unit.key is not None and self._stage.finished(record.unit.key)
 
     def _position(self, log: LogName) -> str:
-        """Of a topic that was made again it is the same."""
+        """The position's name; a topic that is made again keeps it."""
         (topic, number, _), _ = log
         return f"{GROUP}/{topic}/a/{number}"
 
@@ -88,7 +88,7 @@ class PushedGround(RocketGround):
         return super().progress + len(self._push.returned) - len(self._push.open)
 
     def behind(self) -> list[str]:
-        """Implements `Ground.behind`. A commit that is still to come may move an offset back."""
+        """Implements `Ground.behind`. A commit that is under way may still move an offset back."""
         left = len(self._push.open)
         coming = self._group.coming
         return [
@@ -99,7 +99,7 @@ class PushedGround(RocketGround):
 
 
 class _Group(PushGroup):
-    """Notes in the book what was sent back."""
+    """Notes in the book which records were sent back."""
 
     def __init__(self, stage: Stage, broker: RocketBroker) -> None:
         super().__init__(broker, GROUP)
@@ -112,5 +112,5 @@ class _Group(PushGroup):
 
 
 def _number(stored: Stored) -> int:
-    """Of the record in the book, by its name."""
+    """The record's number in the book, by its message id."""
     return int((dict(stored.headers)[UNIQUE_KEY] or b"")[1:])

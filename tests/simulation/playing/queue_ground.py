@@ -1,4 +1,4 @@
-"""Queue ground: RocketMQ's queues, and a group that is kept beside the claims."""
+"""Queue ground: RocketMQ's queues, and a group that is kept in the store of claims."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RocketGround(PartitionGround):
         return self._group
 
     def _send(self, number: int, plan: Planned, value: str) -> tuple[str, int]:
-        """Store a message. Returns: its own name, and its offset."""
+        """Store a message. Returns: its message id and its offset."""
         name = f"u{number}"
         headers = ((UNIQUE_KEY, name.encode()),)
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key, headers=headers)
@@ -45,9 +45,9 @@ class RocketGround(PartitionGround):
 
 
 class QueueGround(RocketGround):
-    """A group that is kept beside the claims."""
+    """A group that is kept in the store of claims."""
 
-    #: What is nobody's by the broker cannot be taken away by it.
+    #: The broker knows no owners, so it cannot take queues away.
     without: frozenset[FaultKind] = frozenset(
         {"lose", "remake", "leaderless", "resend", "cut", "twice", "foreign", "forget"}
     )
@@ -71,30 +71,30 @@ class QueueGround(RocketGround):
         )
 
     def lose(self, source: object) -> None:
-        """Do nothing: it does not happen."""
+        """Do nothing: the broker takes no queues away."""
 
     def store(self, number: int, plan: Planned, value: str) -> RecordPlace:
         """Implements `Ground.store`."""
         name, offset = self._send(number, plan, value)
         if plan.unreadable:
             self.broker.spoil(plan.topic, plan.partition, offset)
-        # Its own name is claimed too, where the world says so.
+        # The message id is claimed too, if the world says so.
         return RecordPlace(
             self._stage.log(Partition(plan.topic, plan.partition)), offset, name if self._by_message else None
         )
 
     def _position(self, log: LogName) -> str:
-        """Of a topic that was made again it is the same."""
+        """The position's name; a topic that is made again keeps it."""
         (topic, number, broker), _ = log
         return f"{GROUP}/{topic}/{broker}/{number}"
 
     def behind(self) -> list[str]:
-        """Implements `Ground.behind`. A commit that is still to come may move an offset back."""
+        """Implements `Ground.behind`. A commit that is under way may still move an offset back."""
         return super().behind() or ["commits are on their way"] * min(1, self._group.coming)
 
 
 class _Lost(Watcher):
-    """Watches for lost queues: a member that has lost its queues waits for nothing."""
+    """Notes members that have lost their queues, which are not judged for a while."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

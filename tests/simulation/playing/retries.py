@@ -1,4 +1,4 @@
-"""Retries: the retry topics of a world, and what is stored there."""
+"""Retries: the retry topics of a world."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from holdfast.testing.brokers.kafka import MemoryBroker
     from tests.simulation.drawing.world import World
 
-#: Each has so many partitions.
+#: The number of partitions of a retry topic.
 PARTITIONS = 2
 
 
 def retry_topics_of(world: World) -> dict[str, Step]:
-    """All of them, by name."""
+    """All retry topics, by name."""
     found: dict[str, Step] = {}
     for each in world.handlers:
         retry = Retry(attempts=each.attempts, topics=each.delays_s, topic_name=each.topic_name)
@@ -31,10 +31,10 @@ def retry_topics_of(world: World) -> dict[str, Step]:
 
 
 def store(broker: MemoryBroker, letter: Letter, number: int, at_ms: int) -> tuple[Partition, int]:
-    """Store a record in its retry topic. Returns where.
+    """Store a record in its retry topic. Returns: partition and offset.
 
     Raises:
-        DeadLetterError: the topic is not there now, or nobody leads its partition.
+        DeadLetterError: the topic does not exist now, or the partition has no leader.
     """
     places, record = broker.of(letter.topic), letter.record
     place = places[number % len(places)] if places else None

@@ -1,6 +1,6 @@
-"""Stage: what all parts of a played world share: its clock, its broker, its store, its book, and who is there.
+"""Stage: what all parts of a played world share: clock, broker, store, book and members.
 
-The parts know the stage. It knows them by what it, or another part, asks of them: so none of them knows all others.
+Each part knows the stage, and the stage knows the parts by ports, so that no part knows all others.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 
 class Onlooker(Protocol):
-    """Sees a member's source at work, and judges."""
+    """A judge at a member's source."""
 
     @property
     def held(self) -> bool:
-        """Whether the member's loop waits for an answer, of the store or, in a poll, of the broker."""
+        """Whether the member's loop waits for an answer of the store or, in a poll, of the broker."""
         ...
 
     def look(self, engine: Engine | Driven) -> None:
-        """Judge how much comes in."""
+        """Judge the intake."""
         ...
 
     def judge_polls(self) -> None:
@@ -50,24 +50,24 @@ class Onlooker(Protocol):
 
 
 class Actor(Protocol):
-    """A member of a world, as others on its stage see it."""
+    """A member, as other parts of its stage see it."""
 
     stage: Stage
     name: str
     process: Process
-    #: What its app has raised.
+    #: The error that its app ended with.
     error: Exception | None
     #: How often it was asked to stop.
     stops: int
-    #: Until then nothing is waited for: it has lost its partitions, or its session, or the broker.
+    #: Until then it is not judged: it has lost its partitions, its session, or the broker.
     thrown_out_until: float
-    #: It has lost its session, or partitions: those have not changed hands in order.
+    #: Whether it has lost its session or partitions, which then did not change owners in order.
     has_lost: bool
     #: When its session was lost last.
     session_lost_at: float
-    #: Ctrl-C has struck it.
+    #: Whether it was interrupted by Ctrl-C.
     interrupted: bool
-    #: When a call of its loop was broken off last: what it had by then it may have had to take over anew.
+    #: When a call of its loop was broken off last: it may have taken its partitions over anew since.
     torn_at: float
 
     @property
@@ -77,7 +77,7 @@ class Actor(Protocol):
 
     @property
     def client(self) -> Onlooker | None:
-        """Look on at the member's source; None where the judges look at none of its kind."""
+        """The judges at the member's source; None = there are none for its kind."""
         ...
 
     @property
@@ -87,7 +87,7 @@ class Actor(Protocol):
 
     @property
     def leaves_at_once(self) -> bool:
-        """Whether it waits for nothing any more."""
+        """Whether it was asked to stop twice, and waits for nothing."""
         ...
 
     def stop(self) -> None:
@@ -95,11 +95,11 @@ class Actor(Protocol):
         ...
 
     def interrupt(self, after: int = 0) -> None:
-        """Ctrl-C, where the application has left it to Python; in its wait of that number. In the hub."""
+        """Ctrl-C where the application has left it to Python, `after` waits later. In the hub."""
         ...
 
     def cut_off(self, seconds: float) -> None:
-        """For so long it and the broker may not know what the other does. In the hub."""
+        """Member and broker may not hear each other for so long. In the hub."""
         ...
 
     def thrown_out(self) -> None:
@@ -107,74 +107,74 @@ class Actor(Protocol):
         ...
 
     def gone(self) -> None:
-        """End the process: nothing that it ran will ever end."""
+        """End the process: its runs never end."""
         ...
 
 
 class Stage(ABC):
-    """Where a world is played.
+    """The shared parts of a played world.
 
     Args:
         world: the world.
-        ground_of: makes what it stands on.
+        ground_of: makes the ground.
     """
 
     def __init__(self, world: World, ground_of: Callable[[Stage], Ground]) -> None:
         self.world = world
         self.scheduler = scheduler = Scheduler(world.seed, jitter=world.jitter, yield_odds=world.yield_odds)
         self.began_at = scheduler.now
-        #: For delays outside of members.
+        #: Random numbers for delays outside of members.
         self.chance = Random(world.seed ^ 1)
         self.ground = ground_of(self)
         self.broker, self.group = self.ground.broker, self.ground.group
-        #: Of each topic, also of one that is deleted: the last that it had.
+        #: Topic, also a deleted one -> its last id.
         self.ids = {topic.name: self.broker.id_of(topic.name) for topic in world.topics}
         self.store = _store(world, scheduler)
         self.book = Book(world.settings, ordered=world.broker not in LEASED)
         self.judges = Judges(world, self.book, self, lambda: self.now)
-        #: The book's entries by what was stored, which no other record has.
+        #: Value -> the book's entry; each record has its own value.
         self.by_value: dict[bytes | None, Placed] = {}
-        #: What producers have sent once more: by what was sent, and the copy's offset.
+        #: (value, offset of a producer's copy) -> the book's entry.
         self.copies: dict[tuple[bytes | None, int], Placed] = {}
-        #: Retry topics by name, and the book's entries of what is there: a record that comes again is another one.
+        #: Retry topics by name, and the book's entries there: a record that is retried is a new record.
         self.retry_topics = retry_topics_of(world)
         self.retried: dict[tuple[bytes | None, Partition, int], Placed] = {}
         for topic in self.retry_topics:
             self.broker.create(topic, PARTITIONS)
             self.ids[topic] = self.broker.id_of(topic)
-        #: How often calls for a record are still to fail, by its number.
+        #: Number of a record -> how often calls for it are still to fail.
         self.fails: dict[int, int] = {}
         self.hangs: dict[int, int] = {}
         self.letters_down = False
         self.members: list[Actor] = []
-        #: So many of them had left when somebody last reset the group.
+        #: The number of members that had left when the group was last reset.
         self.left_before_reset = 0
         self.lines: list[Line] = []
-        #: So many commits were judged.
+        #: The number of commits that were judged.
         self._judged = 0
-        #: Everybody was asked to leave.
+        #: Whether all members were asked to leave.
         self.ending = False
 
     # ---- members come and go
     @abstractmethod
     def join(self) -> None:
-        """Another process of the app starts."""
+        """Start another process of the app."""
 
     @abstractmethod
     def left(self, member: Actor, *, expected: bool) -> None:
-        """A member's app has ended by itself: its process ends with it."""
+        """A member's app has ended by itself, and its process with it."""
 
     @abstractmethod
     def gone(self, member: Actor) -> None:
-        """End the member's process, whatever ended it. In the hub."""
+        """End the member's process, for any reason. In the hub."""
 
     @abstractmethod
     def send_again(self, partition: Partition, offset: int) -> None:
-        """A producer has had no answer for a record that was stored."""
+        """Store a record a second time, as a producer without an answer does."""
 
     @abstractmethod
     def retry(self, first: Placed, letter: Letter, at_ms: int) -> None:
-        """A member sends a record to a retry topic. Raises DeadLetterError: it is not taken now."""
+        """A member sends a record to a retry topic. Raises DeadLetterError: the broker refuses it now."""
 
     # ---- for all parts
     @property
@@ -191,7 +191,7 @@ class Stage(ABC):
 
     @property
     def living(self) -> Sequence[Actor]:
-        """Members whose process is there."""
+        """The members whose process runs."""
         return [each for each in self.members if each.process.alive]
 
     def member_of(self, source: object) -> Actor | None:
@@ -199,26 +199,26 @@ class Stage(ABC):
         return next((each for each in self.members if each.source is source), None)
 
     def say(self, who: str, what: object) -> None:
-        """A line of the story."""
+        """Add a line to the story."""
         if not self.scheduler.over:
             self.lines.append(Line(self.now, who, what))
 
     def placed(self, record: Record) -> Placed:
-        """The book's entry of a record that a handler got: by its value, which no other has."""
+        """The book's entry of a record that a handler got, by its value."""
         if record.topic in self.retry_topics:
             return self.retried[record.value, record.partition, record.offset]
         return (self.copies and self.copies.get((record.value, record.offset))) or self.by_value[record.value]
 
     def placed_at(self, member: Actor, partition: Partition, offset: int) -> Placed:
-        """The book's entry of a record by what a member tells of it."""
+        """The book's entry of a record, by the partition and offset that a member uses."""
         return self.book.records[self.ground.number(partition, offset, member.source)]
 
     def log(self, partition: Partition) -> LogName:
-        """Which log that partition has now, or had last."""
+        """The log that the partition has now, or had last."""
         return LogName(partition, self.ids[partition.topic])
 
     def judge_commits(self) -> None:
-        """Judge what was committed since it was judged last."""
+        """Judge all commits since the last call."""
         attempts = self.group.attempts
         while self._judged < len(attempts):
             attempt = attempts[self._judged]
@@ -229,7 +229,7 @@ class Stage(ABC):
                 ((at, each.name) for at, each in enumerate(self.members) if each.source is attempt.member),
                 (len(self.members), "somebody"),
             )
-            # RocketMQ takes a commit that was under way at a reset: no member can do anything about that.
+            # RocketMQ accepts a commit that was under way at a reset; no member can prevent that.
             if at >= self.left_before_reset:
                 self.ground.judge(name, attempt)
 
@@ -243,11 +243,11 @@ class Stage(ABC):
         return self.ground.done(record)
 
     def position_of(self, partition: Partition) -> str:
-        """The name of its position at the store."""
+        """The name of the partition's position at the store."""
         return self.ground.position(partition)
 
     def name_of(self, log: LogName) -> str:
-        """The name of a log that may not be there any more."""
+        """The name of a log's position, also of a deleted log."""
         return self.ground.position(log.partition)
 
     def finished(self, key: tuple[str, str]) -> bool:
@@ -274,7 +274,7 @@ class Stage(ABC):
 def _store(world: World, scheduler: Scheduler) -> StoreServer:
     if world.store == "specification":
         return SimulatedStore(scheduler, lease_s=world.lease_s, timeout_s=world.store_timeout_s)
-    # Asked for only here: who has not installed lupa plays the others.
+    # Imported only here: without lupa the other worlds can be played.
     from tests.simulation.lua.lua_store import LuaStore  # noqa: PLC0415
 
     digests = world.store == "digests"

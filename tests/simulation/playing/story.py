@@ -1,4 +1,4 @@
-"""Story: what happened in a world, as a person can read it."""
+"""Story: the events of a world, as text for people."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Line(NamedTuple):
-    """One thing that happened."""
+    """One event."""
 
     at_s: float
     who: str
-    #: Made a text where the story is told: most stories are not.
+    #: Becomes text when the story is written; most stories never are.
     what: object
 
     def __str__(self) -> str:
@@ -26,12 +26,12 @@ class Line(NamedTuple):
 
 
 def told(world: World, found: Found | None, lines: Sequence[Line], gates: Sequence[str]) -> str:
-    """All of it: what was set up, what happened, what the judge says, what stood where."""
+    """The whole story: the world, the events, the finding, and the gates of waiting lanes."""
     return "\n".join([*_set_up(world), "", *map(str, lines), "", *_end(found, gates)])
 
 
 def gates_of(member: str, entries: Iterable[Entry]) -> Iterator[str]:
-    """The gate that each lane of a member waits for, and who holds the key that it waits for."""
+    """The gate that each lane of a member waits for, and the holder of the key that it waits for."""
     by_lane: dict[int, list[Entry]] = {}
     for entry in entries:
         by_lane.setdefault(id(entry.lane), []).append(entry)

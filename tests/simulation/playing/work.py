@@ -1,4 +1,4 @@
-"""Work: what the handlers of one process do with records: as each record's plan says, and as the judges see it."""
+"""Work: the handlers of one process. They follow each record's plan, and report to the judges."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from tests.simulation.playing.book import Placed, Run
     from tests.simulation.playing.stage import Stage
 
-#: How often a function that heeds looks at `record.cancelled`.
+#: A function that heeds looks at `record.cancelled` at this interval.
 _LOOKS_S = 0.05
-#: A batch takes as long as its records together, and not longer than that; nor than half of its timeout, or it could
-#: never end.
+#: A batch takes as long as its records together, at most this long, and at most half of its timeout, or it could never
+#: end.
 _LONGEST_S = 3.0
-#: How long middlewares and what is told of letters take at most; and how often the latter fails.
+#: The longest time of middlewares and of functions of `on_dead_letter`; and the odds that the latter fail.
 _AROUND_S, _FAILS = 0.005, 0.3
-#: How long the handler takes that is called inside of a middleware.
+#: The time of the handler inside a middleware.
 _TAKES_S: ContextVar[float] = ContextVar("_TAKES_S")
 
 
@@ -36,25 +36,25 @@ class Planned(Exception):
 
 
 class Hopeless(Planned):
-    """One that no further call cures."""
+    """A failure that no further call cures."""
 
 
 class Curable(Planned):
-    """One that another call may cure."""
+    """A failure that another call may cure."""
 
 
 class Work:
-    """Handlers of each kind."""
+    """The handlers of each kind."""
 
     def __init__(self, stage: Stage, name: str, process: Process) -> None:
         self.stage, self.name, self.process = stage, name, process
         self._calls: dict[int, list[Run]] = {}
-        #: Told of each call.
+        #: Called at each call of a handler.
         self.begins: Callable[[Sequence[Record]], None] = lambda _: None
         self._timeout_s = stage.world.settings.handler_timeout_s
 
     def gone(self) -> None:
-        """End the process: nothing that runs will ever end."""
+        """The process has ended: its runs never end."""
         for runs in self._calls.values():
             self.stage.judges.crashed(runs)
         self._calls.clear()
@@ -62,12 +62,12 @@ class Work:
     # ---- the same with middlewares, where the world has some
     @property
     def middlewares(self) -> Sequence[Callable[[HandlerCall], Any]]:
-        """An app's middlewares. The first does what the handler does in other worlds, so that what counts is how the
-        whole call ends; the second is slow."""
+        """An app's middlewares. The first carries out the plan of the handler, so that the outcome of the whole call
+        counts; the second is slow."""
         if not self.stage.world.around:
             return ()
         in_loop = {"async" in handling.kind for handling in self.stage.world.handlers}
-        if in_loop == {False, True}:  # none is slow for both, without holding up all coroutines
+        if in_loop == {False, True}:  # a middleware that is slow for plain handlers would hold up all coroutines
             return (self._around,)
         return (self._around, self._slow_async if in_loop == {True} else self._slow)
 
@@ -77,7 +77,7 @@ class Work:
             try:
                 yield
             finally:
-                with suppress(ValueError):  # its process is gone, and it is collected somewhere else
+                with suppress(ValueError):  # its process has ended, and the collector runs this in another context
                     _TAKES_S.reset(token)
 
     def _slow(self, call: HandlerCall) -> Iterator[None]:
@@ -139,7 +139,7 @@ class Work:
 
     @contextmanager
     def _call(self, records: Sequence[Record]) -> Iterator[float]:
-        """One call of a handler, as the judges see it. Gives how long it takes."""
+        """One call of a handler, with its reports to the judges. Yields how long it takes."""
         stage, fence = self.stage, records[0].fence
         placed = [stage.placed(record) for record in records]
         timeout_s = placed[0].handling.timeout_s or self._timeout_s or math.inf

@@ -1,4 +1,4 @@
-"""The one place that imports pyspark, so that a missing extra is said in one sentence."""
+"""The only file that imports pyspark, so that a missing extra is reported in one sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError(missing, "spark") from error
 
-#: What Spark raises on the driver. Not all that comes from the JVM is one of pyspark's own.
+#: Spark's errors on the driver. Some errors of the JVM have no pyspark class.
 SPARK_ERRORS = (PySparkException, Py4JError)
 
 __all__ = [

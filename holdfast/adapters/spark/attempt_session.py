@@ -1,6 +1,6 @@
-"""An attempt's session in Redis that is renewed, its begin and its finish. On the driver.
+"""An attempt's session in Redis: begin, renewal and finish. On the driver.
 
-A Redis that is away is asked again here, as everywhere else: without its answer nothing is begun and nothing finished.
+Calls to a Redis that does not answer are repeated. Without its answer no attempt begins, and none is finished.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("holdfast.spark")
 
 
 class AttemptSession:
-    """A session, and another one in its place as long as nothing was begun with it. Made by `attempt_session`."""
+    """A session, which is replaced by a new one if it dies before an attempt has begun. Made by `attempt_session`."""
 
     def __init__(self, store: RedisClaims, batches: RedisBatches, lease_s: float, patience_s: float) -> None:
         self._store = store
@@ -39,13 +39,13 @@ class AttemptSession:
         self.session: RedisSession = self._new()
 
     def again(self) -> None:
-        """Begin anew: the session has died, while Redis was away for longer than a lease."""
+        """Replace the session, which has died because Redis did not answer for longer than a lease."""
         self.end()
         self.session = self._new()
 
     def end(self) -> None:
-        """End the session. A failed attempt lets its keys go at once, instead of after a lease; a finished one's are
-        bound."""
+        """End the session. The keys of a failed attempt are free at once, not after a lease; those of a finished one
+        stay done."""
         self.session.abandon()
         try:
             self._batches.give_up(self.session.id)
@@ -60,7 +60,7 @@ class AttemptSession:
 def attempt_session(
     store: RedisClaims, batches: RedisBatches, lease_s: float, patience_s: float
 ) -> Iterator[AttemptSession]:
-    """An attempt's session. Raises StoreUnavailable, StoreRefused."""
+    """Open an attempt's session, and end it afterwards. Raises StoreUnavailable, StoreRefused."""
     made = AttemptSession(store, batches, lease_s, patience_s)
     try:
         yield made
@@ -77,11 +77,12 @@ def begin(
     origin: str = "",
     beside: Attempt | None = None,
 ) -> Begun | Finished:
-    """The next attempt, or the one that has finished a batch of this number.
+    """Begin the next attempt; or return the one that has finished a batch with this number.
 
     Raises:
         BatchRefused: another query writes for longer than `patience_s`, or batch numbers have begun anew.
-        StoreUnavailable, StoreRefused: as Redis says.
+        StoreUnavailable: Redis does not answer.
+        StoreRefused: Redis refuses.
     """
     where = f"batch {of.batch} of sink {of.sink!r}"
     deadline = Deadline(patience_s)
@@ -111,12 +112,12 @@ def begin(
 
 
 def still(attempt: Attempt, batches: RedisBatches, session: RedisSession, patience_s: float) -> None:
-    """Whether the attempt still has its batch. If so, it has a whole lease from now on.
+    """Check that the attempt still has its batch, and renew its lease.
 
     Raises:
         BatchFenced: it has not.
         StoreUnavailable: no answer in time.
-        StoreRefused: as Redis says.
+        StoreRefused: Redis refuses.
     """
 
     def ask() -> bool:
@@ -129,13 +130,13 @@ def still(attempt: Attempt, batches: RedisBatches, session: RedisSession, patien
 def finish(
     attempt: Attempt, batches: RedisBatches, session: RedisSession, patience_s: float, *, keys: str = ""
 ) -> None:
-    """Finish the attempt: what was written counts from now on. Args: keys: their print.
+    """Finish the attempt: the written rows count from now on. `keys`: the print of the batch's keys.
 
     Raises:
-        BatchFenced: it does not.
-        StoreUnavailable: no answer in time. Whether it counts, the next start of the query is told.
-        StoreRefused: as Redis says.
+        BatchFenced: the attempt does not count any more.
+        StoreUnavailable: no answer in time. The next start of the query finds out whether the batch counts.
+        StoreRefused: Redis refuses.
     """
-    session.abandon()  # a renewal from now on would be refused: finished sessions need none
+    session.abandon()  # no renewal is needed any more, and one after the finish would be refused
     if not patiently(patience_s, partial(batches.finish, attempt, keys=keys)):
         raise fenced(attempt, batches)

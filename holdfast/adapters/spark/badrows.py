@@ -1,9 +1,9 @@
-"""`bad_rows=`: where rows go that have no key, instead of ending the query.
+"""`bad_rows=`: writes rows without a key instead of ending the query.
 
-To a lake of their own, or in among the others with a column that says why. Either way an attempt writes them before it
-finishes, and they count when it does: what an attempt without an end has written of them is replaced, or has no mark.
-They have no key to be looked up by, so none is ever dropped as done. A batch of the same query is held to be a replay
-by how many it has of them; where nobody knows which query has finished it, by what is in them.
+They go to a lake of their own, or among the other rows, with a column for the fault of the key. An attempt writes them
+before it finishes, and they count once it has: bad rows of an unfinished attempt are replaced, or have no mark. They
+have no key to look up, so none is dropped as done. For a replay by the same query, their number is compared; if the
+query that has finished the batch is not known, their content is.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark.values import BatchWrite, Writer
     from holdfast.dedup.spark_batches import Attempt
 
-#: Of a lake of bad rows.
+#: The column for the fault, in a lake of bad rows.
 _WHY = "hf_bad_key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRows:
-    """Made by `bad_rows_of`.
+    """The setting `bad_rows`, made by `bad_rows_of`.
 
     Args:
         main: the sink's writer.
-        lake: None: they go where the others go.
-        why: the column that says what is wrong with the key.
+        lake: the lake of bad rows; None: they go among the other rows.
+        why: the column for the fault of the key.
     """
 
     main: Writer
@@ -43,25 +43,25 @@ class BadRows:
     why: str
 
     def check(self, rows: DataFrame) -> None:
-        """Raises SettingError: the rows have a column of that name, as Spark tells names apart: ours would take the
-        place of theirs."""
+        """Check the column's name. Raises SettingError: the rows have a column of the same name, by Spark's rules for
+        case, which would be overwritten."""
         sensitive = rows.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
         columns = rows.columns if sensitive else [name.lower() for name in rows.columns]
         if (self.why if sensitive else self.why.lower()) in columns:
             raise SettingError("bad_rows", self.why, "the rows have such a column already: rename it, or name another")
 
     def without(self, rows: DataFrame) -> DataFrame:
-        """Of rows with NAME those that have a key, as they are to be written."""
+        """From rows with the column NAME: those with a key, ready to be written."""
         good = rows.where(F.col(NAME).isNotNull())
         return good if self.lake else good.withColumn(self.why, F.lit(None).cast("string"))
 
     def alone(self, rows: DataFrame, key: Sequence[str]) -> DataFrame:
-        """Of rows with NAME those that have none, and why."""
+        """From rows with the column NAME: those without a key, with the fault."""
         return rows.where(F.col(NAME).isNull()).drop(NAME).withColumn(self.why, _why(rows, key))
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
-        """Redis knows the attempt as finished. Called before the sink's own writer is told: what is marked there has
-        its bad rows marked too."""
+        """Mark the attempt's bad rows as finished. Called before the sink's own writer confirms, so that a batch that
+        is marked there has its bad rows marked too."""
         if self.lake:
             self.lake.confirm(spark, attempt)
 
@@ -75,18 +75,18 @@ class BadRows:
         *,
         same: bool | None,
     ) -> int:
-        """How many would be lost if a batch with `now` of them were skipped as a replay.
+        """How many bad rows would be lost if the batch were skipped as a replay.
 
         Args:
             rows: the batch.
             key: the columns of the business key.
-            now: how many of them have a bad one.
-            batch: its number is finished.
-            attempt: by which one; None: by whichever.
-            same: whether the same Spark query has finished it; None: nobody knows.
+            now: the number of its bad rows.
+            batch: the batch, whose number is finished.
+            attempt: the attempt that has finished it; None: any.
+            same: whether the same Spark query has finished it; None: not known.
         """
         if not now or same is False:
-            return now  # of another stream they may be others, however many there are
+            return now  # those of another query may be other rows, even if their number is equal
         there = self._there(rows.sparkSession, batch, attempt)
         if same:
             return 0 if there is None else max(0, now - there.count())
@@ -97,11 +97,11 @@ class BadRows:
 
     @property
     def tells(self) -> bool:
-        """Whether those that were written can be read again, and told from others."""
+        """Whether the written bad rows can be read again, and distinguished from other rows."""
         return isinstance(self.lake or self.main, PartitionWriter | DeltaReplaceWriter)
 
     def _there(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None) -> DataFrame | None:
-        """Return those that were written with it; None: the writer cannot tell."""
+        """The bad rows that were written with the batch; None: this writer cannot read them."""
         writer = self.lake or self.main
         if not isinstance(writer, PartitionWriter | DeltaReplaceWriter):
             return None
@@ -112,13 +112,13 @@ class BadRows:
 
 
 def with_and_without_key(rows: DataFrame, key: Sequence[str]) -> tuple[DataFrame, DataFrame]:
-    """The rows that have a key, and those that have none."""
+    """(rows with a key, rows without one)."""
     named = with_key(rows, key, NAME)
     return named.where(F.col(NAME).isNotNull()).drop(NAME), named.where(F.col(NAME).isNull()).drop(NAME)
 
 
 def _comparable(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """The rows as they can be told apart: Spark compares neither maps nor variants."""
+    """The rows in a form that Spark can compare: maps and variants become JSON."""
 
     def one(name: str) -> Column:
         kind = rows.schema[name].dataType.simpleString()
@@ -128,10 +128,10 @@ def _comparable(rows: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def bad_rows_of(given: str | PartitionWriter | None, main: Writer) -> BadRows | None:
-    """Read the argument `idempotent_sink(bad_rows=)`.
+    """Make the setting from the argument `idempotent_sink(bad_rows=)`.
 
     Raises:
-        SettingError: it is no way for such rows.
+        SettingError: the argument cannot work.
     """
     if isinstance(given, PartitionWriter):
         if isinstance(main, PartitionWriter) and main.path.rstrip("/") == given.path.rstrip("/"):
@@ -151,7 +151,7 @@ def bad_rows_of(given: str | PartitionWriter | None, main: Writer) -> BadRows | 
 
 
 def _why(rows: DataFrame, key: Sequence[str]) -> Column:
-    """In words, without what the columns hold."""
+    """The fault of the key in words, without the columns' values."""
     said = []
     for name in key:
         value, kind = column(name), rows.schema[name].dataType

@@ -1,9 +1,9 @@
-"""A batch whose number was finished before: is it that one?
+"""Decides whether a batch is a replay of the finished batch with its number.
 
-Spark gives the last batch again when a driver died before its commit. But a number and a name do not make a batch: a
-checkpoint that was deleted, put back or shared brings other rows under them. What was finished is known by its keys: a
-replay's are all done. So they are looked up before anything is skipped. What cannot be looked up is the same only where
-Spark tells the same id of the query: where it tells none, nobody knows.
+Spark repeats the last batch if the driver died before its commit. But query name and number do not identify a batch: a
+checkpoint that was deleted, restored or shared gives other rows the same number. A replay is recognised by its keys,
+which are all done. Therefore they are looked up before a batch is skipped. If they cannot be looked up, the batch is a
+replay only if Spark tells the same id of the query; if it tells none, the answer is unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.spark")
 
-_NO_KEYS = print_of(())  # of a batch that had none: all that have none have it
+_NO_KEYS = print_of(())  # the print of every batch without keys, so it proves nothing
 
 
 def is_replay(
@@ -45,11 +45,12 @@ def is_replay(
     patience_s: float,
     bad_rows: BadRows | None = None,
 ) -> bool:
-    """Whether the rows are of the batch that this attempt has finished. False: no, and they may be written beside it.
+    """Whether the rows are a replay of the batch that this attempt has finished. False: another batch, which may be
+    written beside it.
 
     Raises:
-        BatchRefused: they are not, or nobody knows, and the writer would put them in place of what was finished.
-        StoreUnavailable: no answer.
+        BatchRefused: another batch, or it is not known, and the writer would replace the finished rows by these.
+        StoreUnavailable: Redis does not answer.
     """
     attempt, keys = done.attempt, False
     same = done.origin == origin if done.origin and origin else None
@@ -65,7 +66,7 @@ def is_replay(
         same = True if unsure and keys and done.keys != _NO_KEYS else same
         return _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=same, keys=keys)
     left, bad = _not_done(rows, at, attempt.of.sink, key, patience_s)
-    # Some of its keys had been done before it, and have run out since; or nobody knows by which query they were done.
+    # Some of its keys may have been done before the batch, and expired since; or the finishing query is not known.
     if (left or (bad and unsure)) and done.keys != _NO_KEYS and _same_keys(rows, done, at, key):
         left, same = 0, True if unsure or same is False else same
     if bad_rows:
@@ -87,7 +88,7 @@ def is_replay(
 def require_replay(
     rows: DataFrame, attempt: Attempt, key: Sequence[str], writer: Writer, bad_rows: BadRows | None = None
 ) -> None:
-    """The sink has a batch of this number as finished, and Redis forgot it. Raises BatchRefused: this is another."""
+    """Check a batch whose number the sink has as finished, and Redis has lost. Raises BatchRefused: another batch."""
     _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=None)
 
 
@@ -101,7 +102,17 @@ def _as_the_sink_says(
     same: bool | None,
     keys: bool = False,
 ) -> bool:
-    """Args: same: whether Spark's query is the one that has finished it; None: nobody knows. keys: it had these."""
+    """Decide by the rows in the sink. Returns True, or raises BatchRefused.
+
+    Args:
+        rows: the batch.
+        attempt: the attempt that has finished the number.
+        key: the columns of the business key.
+        writer: the sink's writer.
+        bad_rows: the setting `bad_rows`.
+        same: whether the same Spark query has finished it; None: not known.
+        keys: whether the finished batch had exactly these keys.
+    """
     where = f"batch {attempt.of.batch} of sink {attempt.of.sink!r}"
     remedy = "give query= another name: what is in the sink already is written again, as Redis has forgotten its keys"
     if bad_rows:
@@ -125,14 +136,14 @@ def _as_the_sink_says(
             f"{where} was not written: a batch of this number was finished {by}, and Redis does not remember its keys "
             f"any more: {remedy}"
         )
-    else:  # the rows were not looked at, and Spark goes on from the state that their evaluation leaves above the sink
+    else:  # evaluate the rows all the same: stateful operators above the sink need it for the next batch
         with described(rows, f"holdfast: batch {attempt.of.batch} evaluated, and not written again"):
             rows.write.format("noop").mode("overwrite").save()
     return True
 
 
 def _same_keys(rows: DataFrame, done: Finished, at: StoreAt, key: Sequence[str]) -> bool:
-    """Whether the rows have exactly the keys of what was finished. False also where nobody has noted these."""
+    """Whether the rows have exactly the keys of the finished batch. False also if its print was not stored."""
     if not done.keys:
         return False
     sink = done.attempt.of.sink
@@ -142,7 +153,7 @@ def _same_keys(rows: DataFrame, done: Finished, at: StoreAt, key: Sequence[str])
 
 
 def _not_done(rows: DataFrame, at: StoreAt, sink: str, key: Sequence[str], patience_s: float) -> tuple[int, int]:
-    """How many rows have a key that is not done, and how many have none."""
+    """(rows whose key is not done, rows without a key)."""
     names = with_key(rows, key, NAME).select(NAME)
     with described(rows, f"holdfast: keys of sink {sink} looked up, whose batch was finished before"):
         found = names.mapInArrow(counting(at, sink, patience_s), COUNTED).collect()

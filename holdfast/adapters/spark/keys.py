@@ -1,4 +1,4 @@
-"""Columns as business keys: the text that other consumers have for the same values (dedup/keys.py)."""
+"""Converts columns into business keys: the same text that other consumers have for the same values (dedup/keys.py)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TEXT_OR_NUMBER = (types.StringType, types.ByteType, types.ShortType, types.Inte
 
 
 def key_columns(key: str | Sequence[str]) -> tuple[str, ...]:
-    """The names that `key=` gives.
+    """The columns of the argument `key=`.
 
     Raises:
-        SettingError: none, or no names.
+        SettingError: no column, an empty name, or a name twice.
     """
     columns = (key,) if isinstance(key, str) else tuple(key)
     if not all(columns) or not columns or len(set(columns)) < len(columns):
@@ -31,13 +31,13 @@ def key_columns(key: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def check_columns(rows: DataFrame, columns: Sequence[str]) -> None:
-    """Raises SettingError: a column is not there, or not of a type that makes a key."""
+    """Raises SettingError: a column is missing, or its type cannot be a key."""
     found = {field.name: field.dataType for field in rows.schema.fields}
     good = (*_TEXT_OR_NUMBER, types.BinaryType) if len(columns) == 1 else _TEXT_OR_NUMBER
     for name in columns:
         if name not in found:
             raise SettingError("key", name, f"the rows have no such column (they have: {', '.join(found)})")
-        # A collation counts "a" and "A" as one, and Redis does not.
+        # A collation may treat "a" and "A" as equal; Redis does not.
         if not isinstance(found[name], good) or found[name].simpleString().startswith("string "):
             raise SettingError(
                 "key",
@@ -47,14 +47,14 @@ def check_columns(rows: DataFrame, columns: Sequence[str]) -> None:
             )
 
 
-#: What makes keys of values of a type: two values are two keys, in each session and at each start.
+#: The expression that makes a key of a type: distinct values give distinct keys, in each session and at each start.
 _AS_KEYS = (
-    # A cast to bigint would drop what is below a second; one to string has the hour twice that summer time ends with.
+    # A cast to bigint drops fractions of a second; a cast to string is ambiguous in the hour when summer time ends.
     ((types.TimestampType,), "take unix_micros({0})"),
     ((types.DecimalType, types.TimestampNTZType, types.DateType, types.BooleanType), "take cast({0} AS string)"),
     ((types.FloatType, types.DoubleType), "take cast({0} AS string), and better a number that is no fraction"),
     ((types.StringType,), "take collate({0}, 'UTF8_BINARY'), or lower({0}) where 'a' and 'A' are to be one key"),
-    ((types.BinaryType,), "take hex({0})"),  # of several columns
+    ((types.BinaryType,), "take hex({0})"),  # among several columns
     ((types.StructType,), "make its fields columns, and name these in key=[...]"),
     ((types.ArrayType, types.MapType, types.VariantType), "take to_json({0})"),
 )
@@ -68,36 +68,36 @@ def _as_a_key(kind: types.DataType, name: str) -> str:
 
 
 def check_names(rows: DataFrame) -> None:
-    """Raises SettingError: a column has a name that rows cannot take through Python."""
+    """Raises SettingError: a column has a name that mapInArrow does not support."""
     for name in rows.columns:
-        if "." in name or "`" in name:  # it looks columns up by their bare names
+        if "." in name or "`" in name:  # mapInArrow looks columns up by their unquoted names
             raise SettingError("rows", name, "Spark's mapInArrow takes no such name: rename the column before")
 
 
 def column(name: str) -> Column:
-    """A column of exactly this name, dots and all."""
+    """The column of exactly this name, which may have dots."""
     return F.col(quoted(name))
 
 
 def quoted(name: str) -> str:
-    """A name in Spark's SQL, whatever it is made of."""
+    """A name, quoted for Spark's SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def with_key(rows: DataFrame, columns: Sequence[str], into: str, *, scope: str | None = None) -> DataFrame:
-    """The rows with the text of their key in one more column; null = they have none: see `key_texts`.
+    """The rows with the text of their key in one more column; null: no key, see `key_texts`.
 
-    Where it is one column of text or numbers, Spark makes it; else Python does.
+    Spark computes the text of one column of text or numbers; Python computes all others.
 
     Args:
-        rows: any.
-        columns: of the key.
-        into: that column's name.
-        scope: with it not the text, but its digest: what the key is called in a namespace with `hash_keys`
+        rows: any data frame.
+        columns: the columns of the key.
+        into: the name of the new column.
+        scope: if given, the column has the digest in place of the text: the key's name in a namespace with `hash_keys`
             (Layout.places).
 
     Raises:
-        SettingError: Python does, and it cannot: see `check_names`.
+        SettingError: Python must compute the text, and a column's name is not supported; see `check_names`.
     """
     kind, text = rows.schema[columns[0]].dataType, quoted(columns[0])
     if len(columns) > 1 or isinstance(kind, types.BinaryType):
@@ -107,12 +107,12 @@ def with_key(rows: DataFrame, columns: Sequence[str], into: str, *, scope: str |
         if scope is None:
             return rows
     elif isinstance(kind, types.StringType):
-        # A cast from bytes takes any: Python would not read them, and one such row would end every try at its batch.
+        # Spark casts any bytes to a string. Python could not decode them, and such a row would fail every attempt.
         bytes_ = f"concat('x:', lower(hex(cast({text} AS binary))))"
         text = f"if({text} != '', if(is_valid_utf8({text}), concat('s:', {text}), {bytes_}), NULL)"
     else:
         text = f"concat('n:', cast({text} AS string))"
-    # As one text of SQL: made of Spark's functions one by one, it would take the driver longer than all else here.
+    # One text of SQL: built from Spark's functions, it would take the driver longer than all other steps here.
     return rows.withColumn(into, F.expr(text if scope is None else _digest(scope, text)))
 
 
@@ -122,7 +122,7 @@ def _digest(scope: str, text: str) -> str:
 
 
 def lacking(rows: DataFrame, there: DataFrame, columns: Sequence[str]) -> int:
-    """How many of the rows have a key, and none that is `there`."""
+    """The number of rows whose key is not in `there`. Rows without a key do not count."""
     keys = rows.select(*(column(name) for name in columns)).dropna()
     known = there.select(*(column(name).alias(f"__hf_{place}") for place, name in enumerate(columns)))
     same = [column(name) == F.col(f"__hf_{place}") for place, name in enumerate(columns)]
@@ -138,10 +138,10 @@ def _texts(columns: Sequence[str], into: str) -> Callable[[Iterable[pa.RecordBat
 
 
 def key_texts(batch: pa.RecordBatch, columns: Sequence[str]) -> list[str | None]:
-    """The key of each row; None = it has none: a null, or an empty text; of several columns also what is no UTF-8.
+    """The key of each row; None: a value is null or an empty text or, among several columns, not UTF-8.
 
-    One column as it is; several as the JSON list of their values, without spaces: a consumer that is not Spark has the
-    same key by `key=lambda record: json.dumps([...], ensure_ascii=False, separators=(",", ":"))`.
+    One column gives its value; several give the JSON list of their values, without spaces. A consumer without Spark has
+    the same key by `key=lambda record: json.dumps([...], ensure_ascii=False, separators=(",", ":"))`.
     """
     values = [_values(batch.column(batch.schema.get_field_index(name))) for name in columns]
     if len(values) == 1:
@@ -150,7 +150,7 @@ def key_texts(batch: pa.RecordBatch, columns: Sequence[str]) -> list[str | None]
 
 
 def _values(cells: pa.Array) -> list[Any]:
-    """Texts as their bytes: Spark has some that are no UTF-8, and Arrow does not make them Python's."""
+    """The values; texts as bytes, since Spark may have texts that are not UTF-8, which Arrow cannot convert."""
     if pa.types.is_string(cells.type):
         cells = cells.cast(pa.binary())
     elif pa.types.is_large_string(cells.type):

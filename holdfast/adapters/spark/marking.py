@@ -1,6 +1,6 @@
-"""A batch's keys asked for, what was told of them counted, and the rows that are to be written: on the driver.
+"""Claims a batch's keys, counts the verdicts, and selects the rows to write. On the driver.
 
-And `drop_done`: what is done already, out of any data frame, for jobs that are no streams.
+Also `drop_done`, for jobs that are no streams: removes rows whose keys are done from any data frame.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from holdfast.dedup.spark_batches import Attempt
 
 _PLACE = "__hf_place"
-#: For what is kept no longer than one write takes, compression took more time than anything else did.
+#: Persisted rows live for one write only, and compressing them took more time than all other steps.
 _UNCOMPRESSED = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
-#: After each row Spark asks how many bytes the batch for Python has: of digests, the number of rows says it.
+#: Spark computes the bytes of a batch for Python after each row. Digests have a fixed size, so it need not.
 _UNCOUNTED = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
-#: Without this, what is persisted is evaluated by a job of its own, before the one that reads it is planned.
+#: With adaptive execution, persisted rows would be evaluated by a job of their own before the reading job is planned.
 _ONE_JOB = {"spark.sql.adaptive.enabled": "false"}
-#: What Spark makes a hash of, whatever its version.
+#: The types that every version of Spark can hash.
 _HASHED = (
     types.NumericType,
     types.StringType,
@@ -57,14 +57,14 @@ _HASHED = (
     types.TimestampType,
     types.TimestampNTZType,
 )
-#: That ask Redis at the same time: it answers one after the other, and Python works meanwhile.
+#: The most tasks that ask Redis at the same time. Redis answers one after the other while Python works on the others.
 _TASKS = 8
 _OWNED = (BatchVerdict.NEW.value, BatchVerdict.TAKEN_OVER.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Which row wins when a key stands several times in a batch.
+    """Which row wins if a batch has a key several times.
 
     Args:
         how: "any", or "first" or "last": the row with the lowest or the highest value in `by`.
@@ -80,11 +80,11 @@ class Keep:
 
 
 class Counts:
-    """How many rows have which verdict.
+    """The numbers of rows by verdict.
 
     Args:
-        rows: by verdict.
-        keys: the print of all keys, see prints.py.
+        rows: verdict -> number of rows.
+        keys: the print of all keys; see prints.py.
     """
 
     def __init__(self, rows: Mapping[str, int], keys: str) -> None:
@@ -96,40 +96,40 @@ class Counts:
         self.without_key = self.of(NO_KEY)
 
     def of(self, verdict: str) -> int:
-        """Rows; those of one key count once, but for copies."""
+        """The rows with this verdict. Rows of one key count once, except as copies."""
         return self._rows.get(verdict, 0)
 
     @property
     def failure(self) -> str:
-        """The store's error, of one task that met one."""
+        """The store's error in one of the tasks; "": there was none."""
         return next((each.removeprefix(FAILED) for each in self._rows if each.startswith(FAILED)), "")
 
 
 def named(rows: DataFrame, at: StoreAt, attempt: Attempt, columns: Sequence[str], keep: Keep) -> DataFrame:
-    """The rows with one more column, NAME: what their key is called at the store, its text or its digest.
+    """The rows with one more column, NAME: the name of their key in the store, which is its text or its digest.
 
-    By a plan of the attempt's own: Spark knows what is persisted by its plan, so of two sinks of one batch, in threads,
-    the one that ends first would take the rows from the other, which would evaluate them anew for its write.
+    The plan includes the attempt's name. Spark identifies persisted rows by their plan: if two sinks write a batch in
+    two threads with the same plan, the first to end would unpersist the other's rows, which would be evaluated again.
     """
     if keep.by and keep.by not in rows.columns:
         raise SettingError("keep", keep.by, f"the rows have no such column (they have: {', '.join(rows.columns)})")
-    own = rows.where(F.lit(attempt.name).isNotNull())  # Spark drops it when it comes to evaluate them
+    own = rows.where(F.lit(attempt.name).isNotNull())  # always true: the optimizer removes it
     return with_key(own, columns, NAME, scope=attempt.of.sink if at.hash_keys else None)
 
 
 def asked(rows: DataFrame, at: StoreAt, attempt: Attempt, patience_s: float) -> DataFrame:
-    """Ask the store for the keys of `named`: see `told_schema`.
+    """Claim the keys of `named` at the store. Returns rows of `told_schema`.
 
-    The rows themselves stay where they are: it is their keys alone that are shuffled, and that Python sees. What Redis
-    keeps together is in one task, and asked for in one go: a bucket's digests begin with the same bits.
+    Only the keys are shuffled and passed to Python; the rows stay where they are. Keys that Redis keeps together are in
+    one task, and claimed in one call: digests of one bucket begin with the same bits.
     """
     return spread(rows, at).mapInArrow(claiming(at, attempt, patience_s), told_schema(at))
 
 
 def spread(rows: DataFrame, at: StoreAt) -> DataFrame:
-    """The names of `named` alone, shuffled, and put in order where tasks do not."""
+    """Only the names of `named`, shuffled. Texts are sorted here, digests in the tasks."""
     usual = str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions"))
-    tasks = min(_TASKS, int(usual)) if usual.isdigit() else _TASKS  # Databricks has "auto" too
+    tasks = min(_TASKS, int(usual)) if usual.isdigit() else _TASKS  # Databricks also has the value "auto"
     together = F.expr(f"substring({NAME}, 1, 2)") if at.hash_keys else NAME
     names = rows.select(NAME).repartition(tasks, together)
     return names if at.hash_keys else names.sortWithinPartitions(NAME)
@@ -137,7 +137,7 @@ def spread(rows: DataFrame, at: StoreAt) -> DataFrame:
 
 @contextmanager
 def kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """Evaluated once: without it each action would begin with what is above the sink again."""
+    """Persist the rows meanwhile: without it, each action would evaluate the plan above the sink again."""
     with _quick(rows):
         rows = rows.persist()
     try:
@@ -147,7 +147,7 @@ def kept(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def counted(told: DataFrame) -> Counts:
-    """Evaluate what `asked` made, and with it the rows: where they are persisted, once and for all."""
+    """Evaluate the result of `asked`, and count it. This also evaluates the rows, once if they are persisted."""
     counts: Counter[str] = Counter()
     with _quick(told):
         found = told.where(f"{ROWS} IS NOT NULL").collect()
@@ -159,20 +159,20 @@ def counted(told: DataFrame) -> Counts:
 
 
 def _quick(rows: DataFrame) -> AbstractContextManager[None]:
-    """Set confs for what is persisted, or evaluated, meanwhile."""
+    """Set the confs above while rows are persisted or evaluated."""
     confs = dict(_UNCOMPRESSED)
     if isinstance(rows.schema[NAME].dataType, types.BinaryType):
         confs |= _UNCOUNTED
-    if rows.schema.names == TOLD:  # the rows themselves may come from joins of a user's, which Spark is to adapt
+    if rows.schema.names == TOLD:  # not for the user's rows: their joins may need adaptive execution
         confs |= _ONE_JOB
     return changed(rows.sparkSession, confs)
 
 
 def owned(rows: DataFrame, told: DataFrame, counts: Counts, keep: Keep) -> DataFrame:
-    """Of the rows of `named` that have a key those that the attempt owns, one of each key.
+    """The rows of `named` whose keys the attempt owns, one row of each key.
 
-    Where what was persisted is lost with its executor, Spark asks for the claims again. What `check` has not let pass
-    fails the job then: rows that were written for it would have keys in other hands.
+    If persisted verdicts are lost with an executor, Spark claims the keys again. A verdict that `check` would not have
+    accepted then fails the job: otherwise rows would be written whose keys another consumer has.
     """
     passed = (*_OWNED, BatchVerdict.DONE.value, COPY, PRINT, *([NO_KEY] if counts.without_key else ()))
     found = rows
@@ -184,7 +184,7 @@ def owned(rows: DataFrame, told: DataFrame, counts: Counts, keep: Keep) -> DataF
 
 
 def _is(passed: Sequence[str], *verdicts: str) -> Column:
-    """Whether a row of what was told is a name that is one of these; it fails on what `check` has not let pass."""
+    """Whether a row has a name and one of these verdicts. Fails the job on a verdict that `check` did not accept."""
     told = F.col(VERDICT)
     known = told.isin(*passed)
     lost = F.concat(F.lit("holdfast: claims were lost with an executor, and asked again: "), told)
@@ -192,7 +192,7 @@ def _is(passed: Sequence[str], *verdicts: str) -> Column:
 
 
 def _one_each(rows: DataFrame, keep: Keep) -> DataFrame:
-    """Of the rows of one key the same one whenever it is evaluated: a function that writes may have several actions."""
+    """One row of each key, the same one in each evaluation: a function that writes may have several actions."""
     by = column(keep.by) if keep.by else F.lit(0)
     wins = by.asc_nulls_last() if keep.how == "first" else by.desc_nulls_last()
     told_apart = [each for field in rows.schema.fields if (each := _hashable(field)) is not None]
@@ -201,7 +201,7 @@ def _one_each(rows: DataFrame, keep: Keep) -> DataFrame:
 
 
 def _hashable(field: types.StructField) -> Column | None:
-    """Return what tells values of that column apart in a hash; None: Spark makes none of them."""
+    """The expression by which the column's values can be hashed; None: Spark cannot hash this type."""
     values, of = column(field.name), field.dataType
     if isinstance(of, types.MapType):
         return F.map_entries(values) if _hashed(of.keyType) and _hashed(of.valueType) else None
@@ -225,13 +225,13 @@ def check(
     *,
     bad_rows: bool = False,
 ) -> None:
-    """Whether the rows may be written. Args: bad_rows: those without a key have somewhere to go.
+    """Check that the rows may be written. `bad_rows`: rows without a key are written elsewhere.
 
     Raises:
-        KeyMissing: there are rows without a key, and they have not.
+        KeyMissing: there are rows without a key, and no `bad_rows`.
         StoreUnavailable: Redis did not answer.
         BatchFenced: another attempt has begun.
-        BatchRefused: a consumer that is not Spark still works on some of the keys.
+        BatchRefused: a consumer without Spark still handles some of the keys.
     """
     where = f"batch {attempt.of.batch} of sink {attempt.of.sink!r}"
     if (missing := counts.without_key) and not bad_rows:
@@ -269,10 +269,10 @@ _WHY = {
 
 
 def fenced(attempt: Attempt, batches: RedisBatches) -> BatchFenced:
-    """The error for an attempt that is over."""
+    """The error for an attempt that does not count any more."""
     try:
         why = _WHY[batches.fate(attempt)]
-    except StoreError:  # what is certain is that it is over
+    except StoreError:  # only the reason is unknown then
         why = _SILENT
     return BatchFenced(
         f"batch {attempt.of.batch} of sink {attempt.of.sink!r} does not count: {why.format(query=attempt.of.query)}"
@@ -290,23 +290,23 @@ def drop_done(
     keys_expected: int = 1_000_000,
     timeout_s: float = 5.0,
 ) -> DataFrame:
-    """The rows whose keys nobody has done: no sink has written them, no consumer has handled them.
+    """The rows whose keys are not done: no sink has written them, no consumer has handled them.
 
-    Claims nothing and marks nothing: what runs at the same time may do them meanwhile. Evaluated with the result,
-    each time anew. Rows without a key stay. A Redis that does not answer fails the job.
+    Neither claims nor marks a key: consumers that run at the same time may handle it meanwhile. The keys are looked up
+    whenever the result is evaluated. Rows without a key stay. If Redis does not answer, the job fails.
 
     Args:
-        rows: any.
+        rows: any data frame.
         key: as in `idempotent_sink`.
         claims: as in `idempotent_sink`.
         scope: the sink's name, or the handler's scope.
         namespace: as in RedisClaims.
         hash_keys: as in RedisClaims.
         keys_expected: as in RedisClaims.
-        timeout_s: for a connection to Redis, and for each reply.
+        timeout_s: seconds for a connection to Redis, and for each reply.
 
     Raises:
-        SettingError: a setting cannot work, or no such column.
+        SettingError: a setting cannot work, or there is no such column.
     """
     columns = key_columns(key)
     check_columns(rows, columns)

@@ -1,5 +1,5 @@
-"""Digests put into order in a task, in memory of a size of its own: what is more than that waits on the disk, as where
-Spark sorts. Spark itself takes five times as long.
+"""Sorts digests in a task, with bounded memory: more digests are sorted in runs on disk, as Spark's own sort does.
+Spark's sort takes five times as long.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from holdfast.adapters.spark._pyspark import np, pa
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: Digests that a task has in memory, 16 bytes each; those that are put into order twice as much for a moment.
+#: The most digests that a task has in memory, 16 bytes each; twice as many for a moment while they are sorted.
 AT_ONCE = 1_000_000
-#: Of those in order, so many are looked at together.
+#: The most sorted digests in one returned array.
 _TOGETHER = 100_000
 _BYTES = 16
 
 
 def in_order(rows: Iterable[pa.RecordBatch], at_once: int = AT_ONCE) -> Iterator[pa.Array]:
-    """Digests in order, those that are null behind them.
+    """Sort digests; nulls come last.
 
     Args:
-        rows: of one column.
-        at_once: so many are in memory. What is more comes in runs: each is put into order, written to a file, and all
-            of them are read side by side.
+        rows: batches with one column.
+        at_once: the most digests in memory. More are sorted in runs, which are written to a file and merged.
 
     Raises:
         OSError: the disk is full.
@@ -58,12 +57,12 @@ def in_order(rows: Iterable[pa.RecordBatch], at_once: int = AT_ONCE) -> Iterator
 
 
 def _file() -> IO[bytes]:
-    """Beside what Spark spills; without a name, so it goes with the process, however that ends."""
+    """A temporary file in Spark's folder for spills. It has no name, so that it vanishes with the process."""
     return tempfile.TemporaryFile(dir=os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None)
 
 
 class _Runs:
-    """Digests in order, one run behind the other in a file."""
+    """Sorted runs of digests, one after the other in a file."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -74,8 +73,7 @@ class _Runs:
         self._lengths.append(len(digests))
 
     def merged(self, at_once: int) -> Iterator[np.ndarray]:
-        """All of them in order. At least one run's piece is used up each time: a key that stands there a million times
-        is no exception."""
+        """Merge the runs. Each step uses up at least one run's piece, also if a key occurs a million times."""
         size = max(1, at_once // len(self._lengths))
         ends = np.cumsum(self._lengths)
         at = [int(end) - length for end, length in zip(ends, self._lengths, strict=True)]
@@ -85,12 +83,12 @@ class _Runs:
                 if not len(pieces[n]) and at[n] < end:
                     pieces[n] = self._read(at[n], min(size, int(end) - at[n]))
                     at[n] += len(pieces[n])
-            # What is above the lowest of their last ones may have others before it in what was not read yet.
+            # Digests above the lowest last digest of the pieces must wait: unread pieces may have smaller ones.
             lasts = [piece[-1] for n, piece in enumerate(pieces) if len(piece) and at[n] < ends[n]]
             upto = [len(piece) if not lasts else int(np.searchsorted(piece, min(lasts), "right")) for piece in pieces]
             some = np.concatenate([piece[:each] for piece, each in zip(pieces, upto, strict=True)])
             pieces = [piece[each:] for piece, each in zip(pieces, upto, strict=True)]
-            some.sort(kind="stable")  # which takes what is in order already as it is
+            some.sort(kind="stable")  # quick on runs that are sorted already
             if not len(some):
                 return
             yield some
@@ -101,13 +99,13 @@ class _Runs:
 
 
 def joined(digests: pa.Array) -> bytes:
-    """One after the other."""
+    """The bytes of all digests, one after the other."""
     kept = digests.cast(pa.binary(_BYTES))
     data = kept.buffers()[1]
     return b"" if data is None else bytes(data[_BYTES * kept.offset : _BYTES * (kept.offset + len(kept))])
 
 
 def _sorted(found: bytearray) -> np.ndarray:
-    digests = np.frombuffer(found, "S16")  # compared as 16 bytes, zeros at their end too: nothing makes texts of them
+    digests = np.frombuffer(found, "S16")  # compared as 16 bytes, also with zeros at the end
     digests.sort()
     return digests

@@ -1,7 +1,7 @@
-"""A print of a batch's keys: 64 bits by which one that comes again is known, whatever of its keys has run out since.
+"""The print of a batch's keys: 64 bits by which a replay is recognised, also if some of its keys have expired in Redis.
 
-Of each task's keys, distinct and in order, a hash; of all tasks these together. So it is the same where the keys are,
-and where Spark shuffles them into as many tasks: `spark.sql.shuffle.partitions` below 8 is a part of it.
+A hash of each task's distinct keys, in order; the hashes of all tasks are combined. The print depends on the keys and
+on the number of tasks, so `spark.sql.shuffle.partitions` must not change if it is below 8.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ _BYTES = 8
 
 
 class KeysPrint:
-    """One task's keys, as they come. About 30 ns a key."""
+    """The print of one task's keys. About 30 ns a key."""
 
     def __init__(self) -> None:
-        # Two of them: how Arrow cuts the keys into batches makes no difference then, and "ab", "c" is not "a", "bc".
+        # A hash of the bytes and one of the lengths: the cut into Arrow's batches has no influence then, and "ab", "c"
+        # differs from "a", "bc".
         self._bytes, self._lengths = hashlib.blake2b(digest_size=_BYTES), hashlib.blake2b(digest_size=_BYTES)
         self._any = False
 
     def add(self, names: pa.Array) -> None:
-        """Texts or bytes, none of them null, each once and in order."""
+        """Add keys: texts or bytes, not null, distinct and sorted."""
         if not len(names):
             return
         self._any = True
@@ -37,13 +38,13 @@ class KeysPrint:
 
     @property
     def number(self) -> int:
-        """The task's part, as a bigint; 0: it has no keys."""
+        """The task's part of the print, as a bigint; 0: it has no keys."""
         both = hashlib.blake2b(self._bytes.digest() + self._lengths.digest(), digest_size=_BYTES).digest()
         return int.from_bytes(both, "big", signed=True) if self._any else 0
 
 
 def print_of(parts: Iterable[int]) -> str:
-    """All tasks' parts together."""
+    """The print, from all tasks' parts."""
     total = 0
     for each in parts:
         total ^= each

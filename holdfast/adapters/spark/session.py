@@ -1,6 +1,6 @@
-"""The Spark session: what it needs and does not bring, its confs, the query's id, its Python workers.
+"""The Spark session: Java and connectors that it needs, its confs, the query's id, its Python workers.
 
-And one inside this process, for commands.
+Also a local session in this process, for commands.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark._pyspark import DataFrame, pa
 
-#: Spark 4 is compiled for 17. What was run: 17 and 21.
+#: Spark 4 is compiled for Java 17. Tested: 17 and 21.
 _OLDEST = 17
 _PATIENCE_S = 60.0
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def require_java() -> int:
-    """The major version of the Java that a classic session of this process would start, where it is one that will do.
+    """Check the Java that a classic session of this process would start. Returns its major version.
 
-    Call it before the session is built: the examples and `holdfast audit` do. A session that exists, or one of
-    Spark Connect on another machine, needs no Java here.
+    Call it before the session is built, as the examples and `holdfast audit` do. An existing session, or one of Spark
+    Connect on another machine, needs no Java here. Runs `java -version`; any thread.
 
     Raises:
-        ClientUnusable: there is none, it does not run, or it is older than 17.
+        ClientUnusable: there is no Java, it does not run, or it is older than 17.
     """
-    home = os.environ.get("JAVA_HOME")  # as Spark's own script looks for it (bin/spark-class)
+    home = os.environ.get("JAVA_HOME")  # as Spark's own script finds it (bin/spark-class)
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")  # noqa: PTH118 - a command's name
     remedy = "install Java 17 or 21 (Debian and Ubuntu: apt install openjdk-17-jre-headless), or point JAVA_HOME to it"
     if java is None:
@@ -62,10 +62,10 @@ def require_java() -> int:
 
 
 def require_kafka(spark: SparkSession, *, format: str = "kafka") -> None:  # noqa: A002 - as Spark has it
-    """Whether the session can read from Kafka and write to it. Asks no broker.
+    """Check that the session has the connector for Kafka. Sends nothing to a broker.
 
     Raises:
-        ClientUnusable: its jars are not there.
+        ClientUnusable: the connector's jars are missing.
     """
     reader = spark.read.format(format).option("kafka.bootstrap.servers", "localhost:1").option("subscribe", "any")
     try:
@@ -82,7 +82,7 @@ _CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.extraJavaOptions": f'-Dlog4j2.configurationFile="{Path(__file__).with_name("log4j2.properties")}"',
-    # For one machine: 200 by default.
+    # One task for each core of this machine, in place of Spark's default of 200.
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -91,13 +91,13 @@ _CONF = {
 
 @contextmanager
 def local_spark(name: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session on all cores of this machine. `conf` wins over what is usual here.
+    """A session on all cores of this machine. `conf` wins over the defaults above.
 
-    One that runs already (inside spark-submit) is used as it is, and goes on afterwards.
+    A session that runs already (inside spark-submit) is used unchanged, and not stopped.
 
     Raises:
-        ClientUnusable: no Java that will do; or Spark has failed: what we said there, or its first line; the rest
-            with `--debug`.
+        ClientUnusable: there is no suitable Java; or Spark has failed. The message has holdfast's sentence, or the
+            first line of Spark's; `--debug` shows the rest.
     """
     running = SparkSession.getActiveSession()
     try:
@@ -105,7 +105,7 @@ def local_spark(name: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
             yield running
             return
         require_java()
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # its workers': "python3" by default
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # for its workers; the default is "python3"
         builder = SparkSession.builder.appName(name).master("local[*]")
         for key, value in {**_CONF, **conf}.items():
             builder = builder.config(key, value)
@@ -125,24 +125,24 @@ _CONF_NAME = re.compile(r"[\w.-]+")
 
 @dataclass(slots=True)
 class _InForce:
-    """A conf that is another one for a while."""
+    """A conf that is changed for a while: its value, the one before, and the number of users."""
 
     value: str
     before: str | None
     users: int = 0
 
 
-#: By session and name. Its lock is held for no longer than it takes to set one.
+#: Session -> name of a conf -> its change. The lock below is held only while a conf is set.
 _IN_FORCE: WeakKeyDictionary[SparkSession, dict[str, _InForce]] = WeakKeyDictionary()
 _CHANGES = Condition()
 
 
 @contextmanager
 def changed(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
-    """With these confs, and afterwards as it was before.
+    """Set these confs, and restore them afterwards.
 
-    Sinks of one batch that run in threads have one session: the last of those that want the same puts it back, and who
-    wants another value waits. Give several in the same order.
+    Several sinks of a batch may share a session, in threads. Those that set the same value share it, and the last one
+    restores the old value; one that sets another value waits. Several confs must always be given in the same order.
     """
     with ExitStack() as stack:
         for name, value in confs.items():
@@ -176,7 +176,7 @@ def _one_changed(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 @contextmanager
 def described(rows: DataFrame, what: str) -> Iterator[None]:
-    """Name this thread's jobs so in Spark's UI and event log, meanwhile. Spark Connect has no such names."""
+    """Set the description of this thread's jobs in Spark's UI and event log, meanwhile. Not with Spark Connect."""
     if not isinstance(rows, ClassicDataFrame):
         yield
         return
@@ -190,24 +190,30 @@ def described(rows: DataFrame, what: str) -> Iterator[None]:
 
 
 def resolved_url(setting: str, given: str, scheme: str, spark: SparkSession) -> str:
-    """The URL itself. Args: setting: what it was given as; scheme: of such URLs, for the error.
+    """The URL, or the value of the Spark conf that `given` names.
+
+    Args:
+        setting: the name of the setting, for the error.
+        given: a URL, or the name of a conf.
+        scheme: the scheme of such URLs, for the error.
+        spark: the session.
 
     Raises:
-        SettingError: it is no URL, and the session has no conf of that name.
+        SettingError: it is no URL, and the session has no conf of this name.
     """
     if "://" in given:
         return given
     found: str | None = spark.conf.get(given, None)
     if not found:
-        shown = given if _CONF_NAME.fullmatch(given) else "***"  # a URL with a slip in it has a password too
+        shown = given if _CONF_NAME.fullmatch(given) else "***"  # a misspelled URL may have a password in it
         raise SettingError(
             setting, shown, f"is no URL ({scheme}://...), and the Spark session has no conf of that name: set it"
         )
     return found
 
 
-_QUERY_ID = "sql.streaming.queryId"  # of Spark's local properties; seen on 4.0.0, 4.2.0 and 4.3.0
-#: Where Spark tells no id of the query, for texts.
+_QUERY_ID = "sql.streaming.queryId"  # one of Spark's local properties; found in 4.0.0, 4.2.0 and 4.3.0
+#: A sentence for errors: when Spark does not tell the query's id.
 UNTOLD = (
     "Spark tells its id neither under Spark Connect nor outside of foreachBatch, and to a thread of yours only if that "
     "is a pyspark.InheritableThread, or runs pyspark.inheritable_thread_target(spark)(function)"
@@ -215,14 +221,14 @@ UNTOLD = (
 
 
 def origin_of(rows: DataFrame) -> str:
-    """Spark's id of the query, which is the checkpoint's: also where the query was given a name. "": it tells none."""
+    """Spark's id of the query, which belongs to the checkpoint, also if the query has a name. "": it is not known."""
     if not isinstance(rows, ClassicDataFrame):
         return ""
     return str(rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or "")
 
 
 def query_of(rows: DataFrame, given: str | None) -> str:
-    """The id that is the same from start to start of the query.
+    """The id of the query, which is the same at each start: the given name, or Spark's.
 
     Raises:
         SettingError: there is none.
@@ -242,11 +248,11 @@ def query_of(rows: DataFrame, given: str | None) -> str:
 
 
 def require_workers(spark: SparkSession) -> None:
-    """Two tiny jobs, which tell the one from the other; Spark says both in the middle of a trace. One that does not
-    come to its end within a minute tells nothing.
+    """Find whether Spark's Python workers are the cause of an error, by two tiny jobs: one without holdfast, and one
+    that imports it. A job that does not end within a minute proves nothing.
 
     Raises:
-        ClientUnusable: workers of another Python, or without what mapInArrow needs, or without holdfast.
+        ClientUnusable: the workers run another Python, lack packages for mapInArrow, or lack holdfast.
     """
     if (error := _worker_failure(spark, FunctionType(_through.__code__, {}))) is not None:
         raise ClientUnusable(
@@ -262,7 +268,8 @@ def require_workers(spark: SparkSession) -> None:
 
 
 def _through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Travels by its name, so a worker imports this package to find it; its code alone, without one, by its value."""
+    """Pass batches through. Pickled by name, so that a worker must import this package. A function of only its code is
+    pickled by value, without the import."""
     yield from batches
 
 
@@ -272,19 +279,19 @@ def _worker_failure(
     tag, late, done = f"holdfast-{uuid4().hex}", Event(), Event()
     rows = spark.range(1).mapInArrow(function, "id bigint")
     cancel: Callable[[str], object]
-    # A classic session knows a tag of its own only in the thread that gave it; the context's are known in all of them.
+    # Tags of a classic session are visible only in the thread that has set them; those of its context in all threads.
     if isinstance(rows, ClassicDataFrame):
         context = spark.sparkContext
         add, cancel, remove = context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
     else:
         add, cancel, remove = spark.addTag, spark.interruptTag, spark.removeTag
 
-    def end() -> None:  # a cluster without executors would keep the job waiting for ever, and with it the error
+    def end() -> None:  # on a cluster without executors the job would wait for ever, and the error would not show
         left_s = _PATIENCE_S
         while not done.wait(left_s):
             late.set()
             cancel(tag)
-            left_s = 1.0  # once more: a job that has not begun yet is not found
+            left_s = 1.0  # repeat: a job that has not begun yet cannot be cancelled
 
     add(tag)
     Thread(target=end, name="holdfast-workers", daemon=True).start()

@@ -1,8 +1,8 @@
-"""`idempotent_sink`: what foreachBatch calls. START HERE; the protocol is in dedup/spark_batches.py.
+"""`idempotent_sink`: the function for foreachBatch. START HERE; the protocol is in dedup/spark_batches.py.
 
-Begin on the driver, claims on the executors (tasks.py), persisted and counted before the write, write, finish. Whatever
-dies on the way, the next attempt does again what is not finished, and nothing that is. What runs in a batch's own
-call is all here; the object has settings and no state, so it pickles, and two calls of it never meet.
+The steps: begin on the driver; claims on the executors (tasks.py), persisted and counted before the write; write;
+finish. If a process dies at any step, the next attempt repeats what is not finished, and nothing that is. All steps of
+a batch are in this file. The object has settings but no state, so it pickles, and two calls share nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.spark_batches import Attempt
 
 _DAY_S = 86_400.0
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # it is a folder's name too, and ".." is another folder
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # also the name of a folder, so ".." must not match
 
 
 def idempotent_sink(
@@ -63,33 +63,37 @@ def idempotent_sink(
     keys_expected: int = 1_000_000,
     durability: Literal["none", "wait1"] = "none",
 ) -> IdempotentSink:
-    """A function for `foreachBatch` that writes each key once.
+    """Make a function for `foreachBatch` that writes each key once. Spark calls it on the driver.
 
     Args:
-        name: the scope of the keys, one a sink: letters, digits, ".", "_", "-". Consumers that are not Spark share
-            keys with it by `scope=name` and the same namespace.
-        key: the column of the business key, text or a whole number (one alone: bytes too), or several.
-        claims: Redis' URL, or the name of a conf of the Spark session that holds it.
-        write: one of `writers`, or a function of yours, `write(rows, batch)`.
-        safe: of a function of yours, why it may be called again for the same batch: "replace", "upsert" or
+        name: the sink's name, which is the scope of its keys: letters, digits, ".", "_", "-". Consumers without Spark
+            share keys with it by `scope=name` and the same namespace.
+        key: the column of the business key (text, a whole number, or bytes), or several columns (text, whole numbers).
+        claims: Redis' URL, or the name of a conf of the Spark session that has it.
+        write: one of `writers`, or a function of your own, `write(rows, batch)`.
+        safe: for a function of your own, why it may be called again for the same batch: "replace", "upsert" or
             "transaction".
-        query: a name that stays the same from start to start; another one for another checkpoint. None: Spark's id.
-        keep: which row wins when a key stands several times in a batch: "any", ("first", column), ("last", column).
-        bad_rows: where rows without a key go: `writers.partition(path)`, a lake of their own; or the name of a column
-            to be added, that says what is wrong with the key, null where nothing is. None: they end the query.
-        remember_s: for how long a key stays done.
-        on_skip: what to do about a batch that an earlier attempt has finished: "warn", "raise", or a function.
-        observer: gets the report of each batch, on the driver.
-        lease_s: after so long of silence an attempt is dead, and others take over. A restart of the query does at once.
-        patience_s: how long another query's attempt, a key in other hands and a Redis that is away are waited for.
-        timeout_s: for a connection to Redis, and for each reply.
+        query: a name that is the same at each start of the query; use another one for another checkpoint. None: Spark's
+            id of the query.
+        keep: which row wins if a batch has a key several times: "any", ("first", column), ("last", column).
+        bad_rows: for rows without a key: `writers.partition(path)` writes them to a lake of their own; the name of a
+            column writes them among the others, and adds this column with the fault of the key, or null. None: such a
+            row ends the query.
+        remember_s: seconds that a key stays done.
+        on_skip: for a batch that an earlier attempt has finished: "warn", "raise", or a function of the report.
+        observer: called with the report of each batch, on the driver.
+        lease_s: an attempt that is silent for this many seconds counts as dead, and others take over. A restart of the
+            same query takes over at once.
+        patience_s: seconds to wait for another query's attempt, for a key that another consumer handles, and for a
+            Redis that does not answer.
+        timeout_s: seconds for a connection to Redis, and for each reply.
         namespace: as in RedisClaims.
         hash_keys: as in RedisClaims.
         keys_expected: as in RedisClaims.
-        durability: as in RedisClaims. "wait1": begin, claims and finish are answered when a replica has them as well.
+        durability: as in RedisClaims. "wait1": begin, claims and finish are answered once a replica has them too.
 
     Raises:
-        SettingError: a setting cannot work, e.g. a function without `safe`, or one that appends.
+        SettingError: a setting cannot work, for example a function without `safe`.
     """
     how, by = (keep, "") if isinstance(keep, str) else keep
     writer = writer_of(write, safe)
@@ -117,7 +121,7 @@ def idempotent_sink(
 
 @dataclass(frozen=True, kw_only=True)
 class IdempotentSink:
-    """Made by `idempotent_sink`. Pickles, if what it was given does."""
+    """The sink that `idempotent_sink` makes. Pickles if its arguments do."""
 
     name: str
     key: tuple[str, ...]
@@ -143,15 +147,17 @@ class IdempotentSink:
                 raise SettingError(what, seconds, "give a number of seconds, at least 1")
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        """Write a batch, or skip it loudly. Called by Spark, on the driver.
+        """Write a batch, or skip it with a warning. Called by Spark, on the driver.
 
         Raises:
             BatchFenced: another attempt has begun.
-            BatchRefused: another query holds the sink, keys are in other hands, or batch numbers have begun anew.
-            KeyMissing: rows without a key, and no `bad_rows`.
-            StoreUnavailable, StoreRefused: as Redis says.
-            SettingError: no such column, or no id of the query.
-            ClientUnusable: Spark's Python workers are of another Python, or have no holdfast.
+            BatchRefused: another query writes to the sink, other consumers handle some keys, or batch numbers have
+                begun anew.
+            KeyMissing: there are rows without a key, and no `bad_rows`.
+            StoreUnavailable: Redis does not answer.
+            StoreRefused: Redis refuses.
+            SettingError: there is no such column, or no id of the query.
+            ClientUnusable: Spark's Python workers run another Python, or have no holdfast.
         """
         try:
             self._run(rows, batch_id)
@@ -187,12 +193,12 @@ class IdempotentSink:
                     return
                 beside = begun.attempt
                 begun = begin(of, batches, own, self.patience_s, origin=origin, beside=beside)
-            if begun.last is not None:  # its driver may have died before it came to that
+            if begun.last is not None:  # its driver may have died before it confirmed the last batch
                 self.confirm(spark, begun.last)
             attempt, session = begun.attempt, own.session
             if beside is None and self.writer.finished(spark, BatchWrite.of(attempt, self.key, 0)):
-                # Redis has forgotten it, and the sink has not. Its keys are claimed again, so Redis knows them too:
-                # they are what the next look is for.
+                # Redis has lost the batch, but the sink has it as finished. Claim its keys again, so that Redis knows
+                # them for later batches.
                 require_replay(rows, attempt, self.key, self.writer, self.bad_rows)
                 self._write(rows, at, attempt, batches, session, write=False)
                 self.telling.skipped(_skipped(attempt))
@@ -201,16 +207,17 @@ class IdempotentSink:
                 self.telling.written(replace(report, another=beside is not None))
 
     def remove_orphans(self, spark: SparkSession) -> list[str]:
-        """Remove what attempts that did not finish have left in the lake, and in that of `bad_rows`. Queries on the
-        sink wait meanwhile.
+        """Remove rows of unfinished attempts from the lake, and from that of `bad_rows`. Queries on the sink wait
+        meanwhile. On the driver.
 
         Returns:
-            The folders.
+            The removed folders.
 
         Raises:
             SettingError: neither the writer nor `bad_rows` is `writers.partition`.
-            BatchRefused: a query is writing for longer than `patience_s`.
-            StoreUnavailable, StoreRefused: as Redis says.
+            BatchRefused: a query writes for longer than `patience_s`.
+            StoreUnavailable: Redis does not answer.
+            StoreRefused: Redis refuses.
         """
         found = (self.writer, self.bad_rows and self.bad_rows.lake)
         lakes = [each for each in found if isinstance(each, PartitionWriter)]
@@ -218,7 +225,7 @@ class IdempotentSink:
             raise SettingError("write", type(self.writer).__name__, "is no lake: only writers.partition makes one")
         for lake in lakes:
             lake.require_own(spark, self.name)
-        # An attempt that never finishes: whoever begins meanwhile is told that another query lives.
+        # This attempt never finishes; a query that begins meanwhile waits for it as for another query's.
         of = BatchId(self.name, "holdfast.orphans", 0)
         with (
             self.at.resolved(spark).opened(self.patience_s) as (store, batches),
@@ -226,13 +233,13 @@ class IdempotentSink:
         ):
             begun = begin(of, batches, own, self.patience_s)
             if isinstance(begun, Finished):
-                return []  # it never is
-            if begun.last is not None:  # finished, and perhaps without its mark yet
+                return []  # cannot happen: no such attempt finishes
+            if begun.last is not None:  # finished, and maybe without its mark yet
                 self.confirm(spark, begun.last)
             return [folder for lake in lakes for folder in lake.sweep(spark, begun.attempt.fence)]
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
-        """Redis has it as finished: say so in the sink. Rows with bad keys first: see badrows.py."""
+        """Note in the sink that Redis has the attempt as finished. Bad rows first: see badrows.py."""
         if self.bad_rows:
             self.bad_rows.confirm(spark, attempt)
         self.writer.confirm(spark, attempt)

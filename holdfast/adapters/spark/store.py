@@ -1,4 +1,4 @@
-"""Where Redis is, as a value that pickles: connections are made where they are used, on the driver and in each task."""
+"""StoreAt: the settings of the store, as a value that pickles. The driver and each task open their own connections."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAt:
-    """A namespace in a Redis. `url` is never shown: it may hold a password."""
+    """A namespace in a Redis. `url` is not in the repr: it may have a password."""
 
     url: str = field(repr=False)
     namespace: str
@@ -46,10 +46,10 @@ class StoreAt:
                 "claims", type(self.url).__name__, "give Redis' URL, or the name of a Spark conf with it"
             )
         if "://" in self.url:
-            self._made().close()  # settings that cannot work are told where they are written
+            self._made().close()  # raises for settings that cannot work, here where the user writes them
 
     def resolved(self, spark: SparkSession) -> StoreAt:
-        """With the URL itself, where the name of a conf was given.
+        """With the URL in place of the name of a conf.
 
         Raises:
             SettingError: the session has no such conf.
@@ -59,7 +59,7 @@ class StoreAt:
 
     @contextmanager
     def opened(self, patience_s: float) -> Iterator[tuple[RedisClaims, RedisBatches]]:
-        """On the driver: connect, and look at the server. Raises StoreUnavailable, StoreRefused."""
+        """Connect, and check the server. On the driver. Raises StoreUnavailable, StoreRefused."""
         store = self._made()
         try:
             yield store, patiently(patience_s, partial(RedisBatches.of, store))
@@ -67,7 +67,7 @@ class StoreAt:
             store.close()
 
     def batches(self) -> RedisBatches:
-        """On executors: by connections that stay for the next tasks of this process; Spark's workers have many.
+        """The store for a task on an executor. Its connections stay open for further tasks of this worker process.
 
         Raises StoreUnavailable, StoreRefused.
         """
@@ -85,16 +85,16 @@ class StoreAt:
         )
 
 
-@lru_cache(maxsize=4)  # a worker serves few sinks; what falls out closes its connections when it is collected
+@lru_cache(maxsize=4)  # a worker serves few sinks; an evicted store closes its connections when it is collected
 def _kept(at: StoreAt) -> RedisClaims:
-    return at._made()  # noqa: SLF001 - our own
+    return at._made()  # noqa: SLF001 - the same file
 
 
 T = TypeVar("T")
 
 
 def patiently(patience_s: float, ask: Callable[[], T], again: Callable[[T], bool] = lambda _: False) -> T:
-    """Ask until the store answers, and the answer is none that has to be asked for `again`; the last one, in any case.
+    """Repeat a call until the store answers and `again(answer)` is false. After `patience_s`, returns the last answer.
 
     Raises:
         StoreUnavailable: no answer in time.
@@ -115,14 +115,14 @@ def patiently(patience_s: float, ask: Callable[[], T], again: Callable[[T], bool
 
 
 class Patience:
-    """How long all calls of one task wait together. What they take without a wait counts for nothing: a task may have
-    thousands."""
+    """The time that all calls of one task may wait together. Calls that succeed at once use up none of it: a task may
+    have thousands."""
 
     def __init__(self, patience_s: float) -> None:
         self._left_s = patience_s
 
     def ask(self, ask: Callable[[], T], again: Callable[[T], bool] = lambda _: False) -> T:
-        """See `patiently`. Where nothing is left, it asks once."""
+        """See `patiently`. If no time is left, the call is made once."""
         answered: list[float] = []
 
         def asked() -> T:

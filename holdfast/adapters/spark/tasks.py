@@ -1,8 +1,8 @@
-"""Functions that run on executors: for `mapInArrow`, made of values that pickle.
+"""Functions for `mapInArrow`, which run on executors, made from values that pickle.
 
-A task must not fail for what is no defect of its rows: what an executor raises ends up as a stage that failed four
-times, with the cause in the middle of a Java trace. So what went wrong comes back in the column of verdicts, and the
-driver raises.
+A task must not fail unless its rows are at fault: an error on an executor becomes a stage that failed four times, with
+the cause in the middle of a Java trace. Therefore an error of the store is returned in the column of verdicts, and the
+driver raises it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
     Batches = Iterable[pa.RecordBatch]
 
-#: Verdicts besides those of BatchVerdict: a row without a key; one more row of a key that is in the batch already; "!"
-#: and what the store's error says.
+#: Verdicts besides those of BatchVerdict: a row without a key; a further row of a key that the batch has already; "!"
+#: followed by the text of the store's error.
 NO_KEY = "-"
 COPY = "="
 FAILED = "!"
-#: Instead of a verdict: the task's part of the print of the batch's keys, in place of a number of rows.
+#: In place of a verdict: the row has the task's part of the print of the batch's keys, not a number of rows.
 PRINT = "#"
-#: Columns: what a row's key is called at the store, its text or its digest; and what tasks tell, `told_schema`.
+#: Columns: the name of a row's key in the store (its text or its digest); and those of `told_schema`.
 NAME = "__hf_name"
 VERDICT, ROWS = "verdict", "rows"
 TOLD = [NAME, VERDICT, ROWS]
-#: Keys in one call: Redis does nothing else meanwhile, about 2 ms.
+#: Keys in one call, which blocks Redis for about 2 ms.
 _CALL = 1000
 _NEW, _TAKEN_OVER, _DONE, _BUSY = (
     ord(each.value) for each in (BatchVerdict.NEW, BatchVerdict.TAKEN_OVER, BatchVerdict.DONE, BatchVerdict.BUSY)
@@ -47,19 +47,20 @@ _COPY, _NO_KEY = ord(COPY), ord(NO_KEY)
 
 
 def told_schema(at: StoreAt) -> types.StructType:
-    """Of each task: how many rows have which verdict. And, with a name instead of a number of rows, keys that have to
-    be known: those that are done, and those of which the batch has copies that are not to be written."""
+    """The schema of the result of `claiming`. Each task returns the number of rows for each verdict. It also returns
+    the names of keys, with null rows, that the driver must know: done keys, and keys with copies in the batch."""
     name = types.BinaryType() if at.hash_keys else types.StringType()
     return types.StructType().add(NAME, name).add(VERDICT, types.StringType()).add(ROWS, types.LongType())
 
 
 def claiming(at: StoreAt, attempt: Attempt, patience_s: float) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Of names, rows as `told_schema` has them. Texts come in order, digests are put into it here.
+    """Make the function that claims names, and returns rows of `told_schema`. Texts come sorted; digests are sorted
+    here.
 
     Args:
         at: the store.
-        attempt: that claims.
-        patience_s: how long the task waits for busy keys and a store that does not answer, all of its calls together.
+        attempt: the attempt that claims.
+        patience_s: how long all calls of a task together may wait for busy keys, and for a store that does not answer.
     """
 
     def claim(rows: Batches) -> Iterator[pa.RecordBatch]:
@@ -88,14 +89,14 @@ def claiming(at: StoreAt, attempt: Attempt, patience_s: float) -> Callable[[Batc
                 yield _rows(names.filter(pa.array(known)), _letters(told[known]), pa.nulls(known.sum(), pa.int64()))
         found = {chr(letter): int(counts[letter]) for letter in counts.nonzero()[0]} | ({failed: 1} if failed else {})
         found[PRINT] = keys_print.number
-        nobody = pa.repeat(pa.scalar("").cast(kind), len(found))  # not null: a join passes over what is
+        nobody = pa.repeat(pa.scalar("").cast(kind), len(found))  # not null, since joins skip nulls
         yield _rows(nobody, pa.array(found, pa.string()), pa.array(found.values(), pa.int64()))
 
     return claim
 
 
 def printing(at: StoreAt) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Of names, as `claiming` has them: the task's part of their print, and nothing is asked."""
+    """Make the function that returns the task's part of the print of names, without a call to the store."""
 
     def tell(rows: Batches) -> Iterator[pa.RecordBatch]:
         keys_print, last = KeysPrint(), None
@@ -108,12 +109,12 @@ def printing(at: StoreAt) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     return tell
 
 
-#: What `printing` tells.
+#: The schema of the result of `printing`.
 PRINTED = "part bigint"
 
 
 def _kind(at: StoreAt) -> pa.DataType:
-    """Of names: a conf of Spark's may make them large ones."""
+    """The Arrow type of names. A conf of Spark may give the large variant, which is cast to it."""
     return pa.binary() if at.hash_keys else pa.string()
 
 
@@ -122,7 +123,7 @@ def _arrays(rows: Batches, at: StoreAt) -> Iterator[pa.Array]:
 
 
 def _to_ask(names: pa.Array, last: object) -> np.ndarray:
-    """Of names in order a verdict each; 0 = the store is asked. `last`: the name before them."""
+    """A verdict for each of these sorted names; 0: the store must be asked. `last`: the name before them."""
     told = np.where(names.is_valid().to_numpy(zero_copy_only=False), 0, _NO_KEY).astype(np.uint8)
     same = pc.equal(names.slice(1), names.slice(0, len(names) - 1))  # null where one of the two is
     told[1:][same.fill_null(False).to_numpy(zero_copy_only=False)] = _COPY
@@ -132,13 +133,13 @@ def _to_ask(names: pa.Array, last: object) -> np.ndarray:
 
 
 def _of_keys(told: np.ndarray, of_last: int) -> np.ndarray:
-    """For each row the verdict on its key, which is that of the key's first row. `of_last`: of the row before them."""
+    """For each row the verdict on its key: that of the key's first row. `of_last`: the verdict on the key before."""
     first = np.maximum.accumulate(np.where(told == _COPY, -1, np.arange(len(told))))
     return np.where(first < 0, of_last, told[first])
 
 
 def _to_know(told: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
-    """Which rows' names: see `told_schema`. What a key that is done has of copies goes with it."""
+    """Which rows' names the driver must know; see `told_schema`. Not copies of a done key: its first row is known."""
     written = (of_keys == _NEW) | (of_keys == _TAKEN_OVER)
     known: np.ndarray = (told == _DONE) | ((told == _COPY) & written)
     return known
@@ -149,10 +150,10 @@ def _rows(*columns: pa.Array) -> pa.RecordBatch:
 
 
 def _claimed(batches: RedisBatches, attempt: Attempt, names: pa.Array, patience: Patience) -> bytes:
-    """The verdicts on keys, a byte each. Busy ones are asked again.
+    """Claim keys; the verdicts, a byte each. Busy keys are claimed again.
 
     Raises:
-        StoreUnavailable, StoreRefused: as Redis says.
+        StoreUnavailable, StoreRefused: the store's error.
     """
     if batches.takes_digests:
         digests = joined(names)
@@ -168,7 +169,7 @@ def _one_call(claim: Callable[[Any], bytes], keys: Any, patience: Patience) -> b
 
     def ask() -> bytes:
         nonlocal found
-        now = claim(keys)  # all of them: what is ours stays so
+        now = claim(keys)  # claim all again: keys that this attempt has stay its own
         found = bytes(new if old == _BUSY else old for old, new in zip(found, now, strict=True)) if found else now
         return found
 
@@ -182,7 +183,7 @@ def _letters(told: np.ndarray) -> pa.Array:
 
 
 def keeping(at: StoreAt, scope: str, columns: Sequence[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """The rows whose keys are not done; rows without a key too."""
+    """Make the function that keeps rows whose keys are not done, and rows without a key."""
 
     def keep(rows: Batches) -> Iterator[pa.RecordBatch]:
         for batch in rows:
@@ -194,15 +195,15 @@ def keeping(at: StoreAt, scope: str, columns: Sequence[str]) -> Callable[[Batche
 
 
 def counting(at: StoreAt, scope: str, patience_s: float) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Of keys' texts, one row a task: how many are not done, how many are none, and what the store's error says, if
-    there was one."""
+    """Make the function that returns one row for each task: the number of keys that are not done, the number of nulls,
+    and the text of the store's error, if there was one."""
 
     def count(rows: Batches) -> Iterator[pa.RecordBatch]:
         patience = Patience(patience_s)
         left, bad, failed = 0, 0, ""
         for batch in rows:
             if failed:
-                continue  # Spark wants its input read
+                continue  # Spark requires that the whole input is read
             keys = batch.column(0).to_pylist()
             try:
                 done = patience.ask(partial(_done_at, at, scope, keys))
@@ -216,7 +217,7 @@ def counting(at: StoreAt, scope: str, patience_s: float) -> Callable[[Batches], 
     return count
 
 
-#: What `counting` tells.
+#: The schema of the result of `counting`.
 COUNTED = "left bigint, bad bigint, failed string"
 
 
@@ -225,7 +226,7 @@ def _done_at(at: StoreAt, scope: str, keys: Sequence[str | None]) -> set[str]:
 
 
 def _done(batches: RedisBatches, scope: str, keys: Sequence[str | None]) -> set[str]:
-    """Which of the keys are done. Raises StoreUnavailable, StoreRefused."""
+    """Find which of the keys are done. Raises StoreUnavailable, StoreRefused."""
     asked = list({key for key in keys if key is not None})
     done: set[str] = set()
     for first in range(0, len(asked), _CALL):

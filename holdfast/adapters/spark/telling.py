@@ -1,4 +1,4 @@
-"""The sink's report of a batch: a log line, the observer, `on_skip`; our sentence out of what Spark makes of it."""
+"""Reports a batch: log line, observer, `on_skip`; and finds holdfast's sentence in Spark's errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Observer = Callable[[BatchReport], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telling:
-    """Tells the log, the observer and `on_skip`. Called on the driver."""
+    """Reports to the log, the observer and `on_skip`. On the driver."""
 
     on_skip: OnSkip = "warn"
     observer: Observer | None = None
@@ -33,7 +33,7 @@ class Telling:
                 check_returns(setting, function, name_of_call(function))
 
     def skipped(self, report: BatchReport) -> None:
-        """An earlier attempt has finished the batch. Raises BatchRefused: on_skip says so."""
+        """Report that an earlier attempt has finished the batch. Raises BatchRefused: on_skip="raise"."""
         if self.on_skip == "raise":
             raise BatchRefused(
                 f"batch {report.batch} of sink {report.sink!r} was skipped: attempt {report.attempt} has finished it, "
@@ -51,7 +51,7 @@ class Telling:
         self._observed(report)
 
     def written(self, report: BatchReport) -> None:
-        """Tell that this attempt has finished the batch."""
+        """Report that this attempt has finished the batch."""
         log.info(
             "batch: sink=%s query=%s batch=%s attempt=%s rows=%s owned=%s skipped=%s copies=%s bad=%s taken_over=%s",
             report.sink,
@@ -76,7 +76,7 @@ class Telling:
         self._observed(report)
 
     def failed(self, sink: str, error: HoldfastError) -> None:
-        """The query ends by it. Said here too: Spark puts it below a trace and above a plan; see `reason`."""
+        """Log the error that ends the query: Spark puts it between a trace and a plan; see `reason`."""
         log.error("sink %s: %s", sink, error)
 
     def _observed(self, report: BatchReport) -> None:
@@ -88,14 +88,14 @@ class Telling:
             log.exception("the observer failed on %s", report)
 
 
-_SAID = re.compile(r"^holdfast(?:\.\w+)+: (.+)$", re.MULTILINE)  # as Python ends a trace
+_SAID = re.compile(r"^holdfast(?:\.\w+)+: (.+)$", re.MULTILINE)  # the last line of a Python trace
 
 
 def reason(error: BaseException | None) -> str | None:
-    """Our sentence in the `StreamingQueryException` of a query that the sink has ended: `reason(query.exception())`.
+    """Find holdfast's sentence in the `StreamingQueryException` of a query that the sink has ended:
+    `reason(query.exception())`. None: there is none.
 
-    Spark has it as text alone, in the middle of a trace and a plan. For people and their logs: nothing should be
-    decided by it. None: holdfast said nothing.
+    Spark has the sentence only as text, between a trace and a plan. It is for people and logs; do not parse it.
     """
     if isinstance(error, HoldfastError):
         return str(error)

@@ -1,4 +1,4 @@
-"""Values that the sink takes and tells."""
+"""Values and protocols of the sink: errors, BatchWrite, BatchReport, Writer."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.dedup.spark_batches import Attempt
 
-#: Why a write may be done again: it replaces what an earlier attempt has written; it is keyed by the business key;
-#: or rows and a row that names the attempt are one transaction.
+#: Why a write may be repeated: it replaces the rows of earlier attempts; it merges by the business key; or the rows and
+#: a row that names the attempt are one transaction.
 Safe = Literal["replace", "upsert", "transaction"]
 
 
 class BatchFenced(HoldfastError):
-    """Another attempt of this batch has begun, or this driver was silent for longer than its lease: it does not
-    count."""
+    """The attempt does not count: another attempt of this batch has begun, or this driver was silent for longer than
+    its lease."""
 
 
 class BatchRefused(HoldfastError):
@@ -28,11 +28,11 @@ class BatchRefused(HoldfastError):
 
 
 class WriteFailed(HoldfastError):
-    """The sink's server did not take the batch, or did not answer. It is written when the query is started again."""
+    """The sink's server refused the batch or did not answer. The next start of the query writes the batch."""
 
 
 class StillOurs:
-    """Asks Redis whether an attempt still has its batch. On the driver: a copy that was pickled has nobody to ask."""
+    """Asks Redis whether an attempt still has its batch. On the driver only: a pickled copy does not ask."""
 
     def __init__(self, ask: Callable[[], None] | None = None) -> None:
         self._ask = ask
@@ -41,7 +41,7 @@ class StillOurs:
         return StillOurs, ()
 
     def check(self) -> None:
-        """Raises BatchFenced, StoreUnavailable, StoreRefused."""
+        """Ask Redis. Raises BatchFenced, StoreUnavailable, StoreRefused."""
         if self._ask is not None:
             self._ask()
 
@@ -51,20 +51,20 @@ _NOBODY = StillOurs()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWrite:
-    """A batch that is being written."""
+    """A batch that is being written. The second argument of a write function."""
 
     sink: str
     query: str  #: Spark's query id, or the name that was given
     batch: int
-    attempt: str  #: never used again, and fit for a name of a folder
+    attempt: str  #: unique to this attempt, and usable as a folder's name
     rows: int
-    fence: int = 0  #: rises from attempt to attempt of the sink: refuse what carries a lower one than you have seen
+    fence: int = 0  #: rises with each attempt of the sink: refuse a write with a lower fence than one already seen
     key: tuple[str, ...] = ()  #: the columns of the business key
     still: StillOurs = field(default=_NOBODY, repr=False, compare=False)
 
     @classmethod
     def of(cls, attempt: Attempt, key: tuple[str, ...], rows: int, still: StillOurs = _NOBODY) -> BatchWrite:
-        """By that attempt."""
+        """Make it from an attempt."""
         of = attempt.of
         return cls(
             sink=of.sink,
@@ -78,19 +78,19 @@ class BatchWrite:
         )
 
     def check(self) -> None:
-        """Ask whether the batch is still this attempt's, right before what cannot be taken back: a commit. On the
-        driver; a copy of this on an executor asks nobody.
+        """Check that the batch is still this attempt's. Call it right before a commit or another step that cannot be
+        undone. On the driver; a copy on an executor does not ask.
 
         Raises:
-            BatchFenced: it is over, and others may have its keys. Do not commit.
-            StoreUnavailable, StoreRefused: nobody knows. Do not commit either.
+            BatchFenced: the attempt does not count any more, and others may have its keys. Do not commit.
+            StoreUnavailable, StoreRefused: it is not known. Do not commit either.
         """
         self.still.check()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """The result of a batch. rows = owned + skipped + copies + bad."""
+    """The result of a batch, in numbers of rows. rows = owned + skipped + copies + bad."""
 
     sink: str
     query: str
@@ -98,40 +98,40 @@ class BatchReport:
     attempt: int
     rows: int = 0
     owned: int = 0  #: written
-    skipped: int = 0  #: their key was done before: by an earlier batch, another query, or a consumer that is not Spark
-    copies: int = 0  #: more rows of a key that came in the batch itself
-    bad: int = 0  #: their key is none, and they went where `bad_rows` says
-    taken_over: int = 0  #: of those owned: somebody had claimed them and died
-    finished_before: bool = False  #: the batch was finished by an earlier attempt, and this run was skipped
-    another: bool = False  #: an earlier attempt has finished another batch of this number: see the warning
+    skipped: int = 0  #: the key was done before: by an earlier batch, another query, or a consumer without Spark
+    copies: int = 0  #: further rows of a key that the batch itself has
+    bad: int = 0  #: without a key; written as `bad_rows` says
+    taken_over: int = 0  #: the part of `owned` that another consumer had claimed before it died
+    finished_before: bool = False  #: an earlier attempt has finished the batch, and this run was skipped
+    another: bool = False  #: an earlier attempt has finished another batch with this number: see the warning
 
 
 @runtime_checkable
 class Keeping(Protocol):
-    """A writer that leaves alone what a finished attempt has written, whatever batch comes under the same number, and
-    that can be asked for keys."""
+    """A writer that never removes rows of a finished attempt, also if another batch comes with the same number, and
+    that can look up keys."""
 
     def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
-        """How many of the rows have a key that the sink does not have. Rows without a key are not asked for."""
+        """The number of rows whose key is not in the sink. Rows without a key do not count."""
         ...
 
 
 class Writer(Protocol):
-    """Where rows go. Pickled with the sink: no clients, no sessions."""
+    """Writes rows to a sink. On the driver. Pickled with the sink: it must not have clients or sessions."""
 
     @property
     def safe(self) -> Safe:
-        """Why it may be called again."""
+        """Why `write` may be repeated."""
         ...
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
-        """Write. May be called again for the same batch, with other rows: then the earlier ones must not stay."""
+        """Write the rows. May be called again for the same batch with other rows: then the earlier ones must go."""
         ...
 
     def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:
-        """Whether the sink itself knows the batch as finished, whatever Redis has forgotten."""
+        """Whether the sink itself has the batch as finished, also if Redis has lost it."""
         ...
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
-        """Redis knows this attempt as finished: note it in the sink too. May be called again, also by later batches."""
+        """Note in the sink that Redis has this attempt as finished. May be called again, also with later batches."""
         ...

@@ -1,4 +1,4 @@
-"""The audit of consumers by Spark: events in, tables out. See docs/operations/audit.md."""
+"""The audit of consumers with Spark: reads events, writes tables. See docs/operations/audit.md."""
 
 from holdfast.adapters.spark.audit.events import read, stream
 from holdfast.adapters.spark.audit.following import follow

@@ -19,17 +19,17 @@ from holdfast.adapters.spark.telling import reason
 from holdfast.errors import ClientUnusable, HoldfastError
 from holdfast.tools.audit_report.judge.settings import AuditSettings
 
-#: Tasks of a stream, where the session says nothing. They stay what they were in the first batch, and one group is one
-#: task: with Spark's own 200 a batch takes a minute on a small machine.
+#: Tasks of a stream, if the session has no setting. The number of the first batch stays, and a group is one task. With
+#: Spark's default of 200, a batch takes a minute on a small machine.
 _TASKS = 8
 _SHUFFLE = "spark.sql.shuffle.partitions"
-#: Where one of these is set, Java runs already (spark-submit), or elsewhere (Spark Connect).
+#: If one of these is set, Java runs already (spark-submit), or on another machine (Spark Connect).
 _STARTED = frozenset(("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"))
 
 
 def main() -> int:
-    """Exit code 0, or 2 where there is nothing to judge; 1 where a stream has failed or Spark cannot start; 130 where
-    it was interrupted."""
+    """Run the command. Returns the exit code: 0; 2 if there is nothing to judge; 1 if a stream has failed or Spark
+    cannot start; 130 if it was interrupted."""
     parser = argparse.ArgumentParser(prog="holdfast.adapters.spark.audit", description=__doc__.split("\n\n")[0])
     parser.add_argument("events", nargs="+", metavar="EVENTS")
     parser.add_argument("--output", required=True, help="one folder a table is written below it")

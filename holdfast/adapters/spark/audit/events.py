@@ -1,4 +1,4 @@
-"""Lines of events as a data frame, from files or from Kafka; or as a stream of them."""
+"""Reads lines of events as a data frame or as a stream, from files or from Kafka."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark._pyspark import Column, DataFrame, SparkSession
 
-# A file that is cut in the middle of its compression ends where it is cut: holes in `seq` tell what is missing.
+# A compressed file that was cut is read up to the cut; gaps in `seq` show the missing events.
 _FILES = {"recursiveFileLookup": "true", "ignoreCorruptFiles": "true"}
-# What Kafka has deleted before it was read is a hole in `seq` like any other, and no reason to stop for good.
+# Events that Kafka deleted before they were read are gaps in `seq` too, and no reason to stop.
 _KAFKA_STREAM = {"startingOffsets": "earliest", "failOnDataLoss": "false", "maxOffsetsPerTrigger": "50000"}
 
 
 def read(spark: SparkSession, *places: str, options: Mapping[str, str] | None = None) -> DataFrame:
-    """All lines that are there now: a column `value`, for `audit`, and `origin`, the run that the line's message or
-    file names, or "". A file without any line has one that says so.
+    """All lines that exist now, for `audit`: a column `value`, and a column `origin`, the run that the message's key or
+    the file's name has, or "". An empty file gives one line that says so.
 
     Args:
         spark: the session.
         places: folders and files of JSON lines, plain or `.gz`; or one `kafka:<bootstrap servers>/<topic>`.
-        options: for the Kafka connector, `kafka.security.protocol` and the like.
+        options: options of the Kafka connector, such as `kafka.security.protocol`.
 
     Raises:
-        SettingError: nothing is there, or the connector is missing.
+        SettingError: there is no such place, or the connector is missing.
     """
     if topic := _kafka(places):
         bounds = {"startingOffsets": "earliest", "endingOffsets": "latest"}
@@ -48,17 +48,17 @@ def read(spark: SparkSession, *places: str, options: Mapping[str, str] | None = 
 
 
 def stream(spark: SparkSession, *places: str, options: Mapping[str, str] | None = None) -> DataFrame:
-    """Lines as they come, from the first that is there: a column `value`, for `follow`.
+    """A stream of lines from the first one on, for `follow`: a column `value`.
 
     Args:
         spark: the session.
-        places: one `kafka:<bootstrap servers>/<topic>`; or one folder, into which files are moved when they are whole:
-            each is read once.
-        options: for the reader: `maxOffsetsPerTrigger` (50,000), `maxFilesPerTrigger` (50), `kafka.security.protocol`
-            and the like.
+        places: one `kafka:<bootstrap servers>/<topic>`; or one folder, into which complete files are moved: each is
+            read once.
+        options: options of the reader: `maxOffsetsPerTrigger` (50,000), `maxFilesPerTrigger` (50),
+            `kafka.security.protocol` and others.
 
     Raises:
-        SettingError: nothing is there, or the connector is missing.
+        SettingError: there is no such place, or the connector is missing.
     """
     if topic := _kafka(places):
         reader = spark.readStream.format("kafka").options(**_KAFKA_STREAM, **_at(topic)).options(**(options or {}))
@@ -70,12 +70,12 @@ def stream(spark: SparkSession, *places: str, options: Mapping[str, str] | None 
 
 
 def _text(column: str) -> Column:
-    """Text that Python can read, whatever the bytes are."""
+    """The column as valid UTF-8, which Python can decode."""
     return F.make_valid_utf8(F.col(column).cast("string")).alias(column)
 
 
 def _kafka(places: Sequence[str]) -> tuple[str, str] | None:
-    """Bootstrap servers and topic, if that is what is meant."""
+    """(bootstrap servers, topic), if the places name a topic; else None."""
     if not any(each.startswith("kafka:") for each in places):
         if not places:
             raise SettingError("events", places, "name folders or files of events, or kafka:<bootstrap>/<topic>")

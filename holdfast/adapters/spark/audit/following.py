@@ -1,13 +1,12 @@
-"""The audit of a stream that does not end: rows when they are final, from a state that stays small.
+"""The audit of an endless stream: emits rows when they are final, from a state that stays small.
 
-All events of a group go through one `LiveGroup`, which is the state; so a group is as quick as one core. It is held by
-applyInPandasWithState: transformWithStateInPandas wants the RocksDB store and packages of its own on the executors,
-and for one value a group, which is read and written whole, it has nothing to offer. The former is in all of pyspark
-4.0 to 4.3.
+All events of a group pass through one `LiveGroup`, which is the state; so a group is limited to one core.
+applyInPandasWithState, which pyspark 4.0 to 4.3 have, keeps it. transformWithStateInPandas needs the RocksDB store and
+further packages on the executors, and has no advantage for one value a group that is read and written as a whole.
 
-Time-outs are for groups that fall silent. They go by the time at which a batch began, as a watermark: with a time-out
-by the clock alone Spark makes batches for ever, and a query with `availableNow` never ends. That time is in Spark's own
-log, as is what a batch reads; so a batch that is repeated gives the same rows.
+Time-outs detect silent groups. They use the time at which a batch began, as a watermark. With processing-time time-outs
+Spark would create batches for ever, and a query with `availableNow` would never end. The batch's time and input are in
+Spark's own log, so a repeated batch gives the same rows.
 """
 
 from __future__ import annotations
@@ -31,10 +30,9 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark._pyspark import DataFrame
 
-#: By Spark's clock: who tells of a later time is not believed. Its event would end the waiting for all others.
+#: Events whose time is further ahead of Spark's clock are not used: one would end the wait for all other members.
 _AHEAD_MS = 3_600_000
-#: Time-outs that follow each other. The first says nothing where the query itself was stopped meanwhile, and what came
-#: since has yet to be read.
+#: How many time-outs in a row mean silence. The first may come because the query was stopped and has unread events.
 _SILENT = 2
 
 
@@ -48,21 +46,21 @@ def follow(
     silence_s: float = 150.0,
     format: Literal["parquet", "delta"] = "parquet",  # noqa: A002 - as Spark has it
 ) -> StreamingQuery:
-    """Start the query. Stop it and start it again as you like: rows are neither lost nor told twice.
+    """Start the query. It may be stopped and started again at any time: no row is lost or written twice.
 
     Args:
-        lines: of `events.stream`.
-        output: one folder a table below it; of this query alone.
-        checkpoint: of this query alone. It goes with `output`: who deletes one deletes both.
-        settings: how long is waited, how far back is known.
-        trigger: as for Spark's writer; a batch a minute. `{"availableNow": True}`: what is there, then it ends.
-        silence_s: a group of which nothing came for twice so long, by Spark's clock, has told everything: what it has
-            left becomes final, with the next batch.
-        format: of the tables.
+        lines: the stream from `events.stream`.
+        output: the folder of the tables, one folder for each; only for this query.
+        checkpoint: the query's checkpoint; only for this query. It belongs to `output`: delete both or none.
+        settings: how long to wait for events, and how far back to remember.
+        trigger: as for Spark's writer; None: a batch each minute. `{"availableNow": True}`: read what exists, then end.
+        silence_s: if no event of a group came for twice this long, by Spark's clock, the group has ended, and its
+            remaining rows become final with the next batch.
+        format: the format of the tables.
 
     Raises:
-        SettingError: a value that cannot work; a data frame of Spark Connect, which has no state of this kind for us.
-            What goes wrong later ends the query: see `holdfast.adapters.spark.reason`.
+        SettingError: a value cannot work, or the data frame is one of Spark Connect, which has no such state. A later
+            error ends the query: see `holdfast.adapters.spark.reason`.
     """
     if not isinstance(lines, ClassicDataFrame):
         raise SettingError("lines", "Spark Connect", "the audit of a stream needs a classic session")
@@ -70,7 +68,7 @@ def follow(
     if not silence_s > asked.quiet_s:
         raise SettingError("silence_s", silence_s, f"give more than quiet_s, which is {asked.quiet_s:g}")
     tables = TableFolders(output=output, format=format)
-    # Lines that name no group are a group without a name: they are counted there, and can be held against no other.
+    # Lines without a group go to a group without a name, where they are counted as unreadable.
     group = F.coalesce(F.get_json_object("value", "$.group"), F.regexp_extract("value", GROUP, 1))
     heard = lines.where(F.length(F.trim("value")) > 0)
     heard = heard.select(group.alias("group"), "value", F.current_timestamp().alias("now"))
@@ -97,7 +95,7 @@ def _stepping(asked: LiveSettings, silence_ms: int) -> Callable[..., Iterator[pd
         kept, silences = state.get if state.exists else (None, 0)
         silences = silences + 1 if state.hasTimedOut else 0
         if silences > _SILENT:
-            state.remove()  # groups come and go
+            state.remove()  # the group is gone
             return
         group, rows = _restored(key[0], kept, asked), []
         now_ms = state.getCurrentProcessingTimeMs()

@@ -1,5 +1,5 @@
-"""The audit of events that are there, by Spark: it reads, sorts and hands on; each group is judged by
-`holdfast.tools.audit_report.judge.whole`, in one task."""
+"""The audit of existing events with Spark, which reads and sorts them. `holdfast.tools.audit_report.judge.whole` judges
+each group, in one task."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 _TOLD = "group STRING, run STRING, seq LONG, at_ms LONG, line STRING"
 _FOUND = "table STRING, row STRING"
-_AT_ONCE = 4096  # rows that are handed back
+_AT_ONCE = 4096  # rows in one returned batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The findings: frames by name, with the columns of `TABLES`. They are evaluated when they are read or written;
-    what they share is kept until the end of `with`."""
+    """The findings: table's name -> data frame with the columns of `TABLES`. Evaluated when they are read or written;
+    shared parts are persisted until the end of `with`."""
 
     tables: dict[str, DataFrame]
     _kept: list[DataFrame] = field(default_factory=list, repr=False)
 
     def write(self, output: str, format: Literal["parquet", "delta"] = "parquet") -> None:  # noqa: A002 - as Spark has it
-        """One folder a table below `output`; what was there is replaced.
+        """Write each table to a folder below `output`, which is replaced.
 
         Raises:
-            SettingError: another format; a stream's tables are there.
+            SettingError: another format, or a stream has written tables there.
         """
         check_format(format)
         check_not_streamed(next(iter(self.tables.values())), output)
@@ -53,7 +53,7 @@ class Audit:
             rows.coalesce(1).write.format(format).options(**options).mode("overwrite").save(f"{output}/{name}")
 
     def close(self) -> None:
-        """Let go of what was kept in memory."""
+        """Unpersist the shared parts."""
         for each in self._kept:
             each.unpersist()
 
@@ -71,17 +71,17 @@ def audit(spark: SparkSession, events: DataFrame | str | Sequence[str], settings
 
     Args:
         spark: the session.
-        events: places, or a frame, as `events.read` has them.
-        settings: what is asked.
+        events: places as for `events.read`, or a data frame from it.
+        settings: settings of the report.
 
     Raises:
-        SettingError: there are no events in these places.
+        SettingError: there are no such places.
     """
     asked = settings or AuditSettings()
     if isinstance(events, str):
         events = [events]
     lines = read(spark, *events) if isinstance(events, Sequence) else events
-    # Read once: of a topic that grows a second look would see more than the first.
+    # Read once: a second read of a growing topic would see more events than the first.
     heard = lines.select("value", "origin").mapInArrow(_told, _TOLD).persist()
     overview = _overview(heard)
     in_order = heard.where("seq IS NOT NULL").repartition("group").sortWithinPartitions("group", "run", "seq")
@@ -104,7 +104,7 @@ def _overview(heard: DataFrame) -> Overview:
 
 
 def _told(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Add the run and group of each line."""
+    """Add group, run, number and time to each line."""
     names = ["group", "run", "seq", "at_ms", "line"]
     types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string()]
     for batch in batches:
@@ -126,7 +126,7 @@ def _judging(overview: Overview, asked: AuditSettings) -> Callable[[Batches], It
 
 
 def _judged(batches: Batches, overview: Overview, asked: AuditSettings) -> Iterator[tuple[str, str]]:
-    """Group by group: their events follow each other."""
+    """Judge group by group; the events of a group are consecutive."""
     lines = (
         line
         for batch in batches

@@ -1,15 +1,15 @@
-"""Rows of a stream into tables: a batch that is repeated finds its rows there.
+"""Writes rows of a stream into tables. A repeated batch finds its rows there already.
 
-    <output>/<table>/batch=<number>/rows.parquet    of one batch: there at once and whole, and never touched again
-    <output>/_writing/batch=<number>/...            what is on its way there, or was left by a driver that was killed
-    <output>/_holdfast/<query>                      empty: whose output it is
+    <output>/<table>/batch=<number>/rows.parquet    the rows of one batch: appears complete, and is never changed
+    <output>/_writing/batch=<number>/...            files being written, or left by a driver that was killed
+    <output>/_holdfast/<query>                      empty: the query that owns the output
 
-So nobody sees half a file, or one that goes away for a moment; and where a query is started again while the function of
-the one before it still writes (Spark lets go of it, and it goes on), they write the same, under one name.
+A reader never sees a part of a file, or a file that vanishes for a moment. If a query is started again while the
+function of the previous run still writes (Spark does not stop it), both write the same rows under the same name.
 
-Not by `idempotent_sink`: that asks a store which keys were written before, since a replay may bring other rows, and
-since others write the same keys. Here a replay brings the same rows, and nobody else writes; so the batch's number
-says it all, and the audit needs no Redis. Delta keeps that number in its own log (`txnVersion`).
+`idempotent_sink` is not used here. It asks a store for written keys, since a replay may have other rows, and since
+others may write the same keys. Here a replay has the same rows, and no other program writes, so the batch's number is
+enough, and the audit needs no Redis. Delta keeps that number in its own log (`txnVersion`).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import DataFrame
     from holdfast.tools.audit_report.columns import Table
 
-_MARKS, _WRITING = "_holdfast", "_writing"  # Spark's readers pass over names that begin with "_"
+_MARKS, _WRITING = "_holdfast", "_writing"  # Spark's readers skip names that begin with "_"
 
 
 def check_format(format: str) -> None:  # noqa: A002 - as Spark has it
-    """Raises SettingError: another one."""
+    """Raises SettingError: another format."""
     if format not in ("parquet", "delta"):
         raise SettingError("format", format, "give 'parquet' or 'delta'")
 
 
 def check_not_streamed(rows: DataFrame, output: str) -> None:
-    """Before tables are replaced.
+    """Check a folder before its tables are replaced.
 
     Raises:
-        SettingError: they are a stream's, which could not make them again; or the path is a pattern.
+        SettingError: a stream has written them, and could not write them again; or the path is a pattern.
     """
     check_path("output", output)
     if isinstance(rows, ClassicDataFrame) and Files(rows.sparkSession).found(f"{output}/{_MARKS}/*"):
@@ -51,7 +51,7 @@ def check_not_streamed(rows: DataFrame, output: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFolders:
-    """Where the tables are.
+    """The folders of the tables.
 
     Raises:
         SettingError: another format, or a path that is a pattern.
@@ -65,13 +65,13 @@ class TableFolders:
         check_path("output", self.output)
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """For foreachBatch: `table`, and the row as JSON.
+        """Write a batch, for foreachBatch. Columns: `table`, and `row` as JSON.
 
         Raises:
-            SettingError: the folder is another query's.
+            SettingError: the folder belongs to another query.
         """
         query = self._ours(rows)
-        rows.persist()  # it is read once a table; and all of it, else Spark has no state of this batch
+        rows.persist()  # read once for each table; and evaluated completely, which the query's state needs
         try:
             [[names]] = rows.agg(F.collect_set("table")).collect()
             for name in sorted(names):
@@ -95,13 +95,14 @@ class TableFolders:
         files.remove(passing)
 
     def _tidy(self, files: Files, batch: int) -> None:
-        """Of earlier batches: somebody may still be at this one."""
+        """Remove files of earlier batches: a former run of the query may still write this one."""
         for each in files.found(f"{self.output}/{_WRITING}/batch=*"):
             if int(each.rpartition("=")[2]) < batch:
                 files.remove(each)
 
     def _ours(self, rows: DataFrame) -> str:
-        """The query's id: numbers of batches say nothing beside another query's."""
+        """Check that the folder is this query's, since batch numbers are unique only within a query. Returns its id.
+        Raises SettingError."""
         query, files = query_of(rows, None), Files(rows.sparkSession)
         marks = [each.rsplit("/", 1)[-1] for each in files.found(f"{self.output}/{_MARKS}/*")]
         theirs = query not in marks if marks else bool(files.found(f"{self.output}/{SUMMARY.name}"))

@@ -1,4 +1,4 @@
-"""Where rows go: one of these, or a function that says why it is safe to call again."""
+"""Writers: how a sink writes rows. One of these, or a function with a reason why it may be called again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark.values import Writer
     from holdfast.dedup.spark_batches import Attempt
 
-#: A write that was begun, and not ended.
+#: Types of a write that was prepared, but not executed.
 _UNSAVED = ("DataFrameWriter", "DataFrameWriterV2", "MergeIntoWriter")
 
 WriteFunction: TypeAlias = "Callable[[DataFrame, BatchWrite], object]"
@@ -41,16 +41,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionWriter:
-    """A function of the user's."""
+    """A writer that calls the user's function."""
 
     function: WriteFunction
     safe: Safe
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
-        """Call it."""
+        """Call the function. Raises SettingError: it has returned a write that is not executed."""
         returned = self.function(rows, batch)
         kind = type(returned).__name__
-        # By name: each of classic Spark and Connect has writers of its own.
+        # Compared by name: classic Spark and Connect have classes of their own.
         if not_run(returned) is not None or kind in _UNSAVED:
             remedy = (
                 f"it returned a {kind}, and nothing is written: let it end the write itself, by .save() or .append()"
@@ -66,10 +66,10 @@ class FunctionWriter:
 
 
 def writer_of(write: Writer | WriteFunction, safe: Safe | None) -> Writer:
-    """Make one writer of the arguments `idempotent_sink(write=, safe=)`.
+    """Make a writer from the arguments `idempotent_sink(write=, safe=)`.
 
     Raises:
-        SettingError: a function that does not say why it may be called again, or appends.
+        SettingError: a function without a valid `safe`, or a writer with one.
     """
     if not callable(write):
         if safe is not None:

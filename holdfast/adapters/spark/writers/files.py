@@ -1,4 +1,4 @@
-"""Files beside the data: whatever Spark can reach, by Hadoop's own classes."""
+"""Files beside the data, in any file system that Spark supports, through Hadoop's classes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _PATTERN = re.compile(r"[]\[{}*?\\]")
 
 
 def check_path(setting: str, path: str) -> None:
-    """Raises SettingError: Hadoop, and Spark's readers, take the path for a pattern. What is looked for below it would
-    not be found, as if nothing were finished there; or be another's."""
+    """Raises SettingError: Hadoop and Spark's readers take the path for a pattern. Marks below it would not be found,
+    as if no batch were finished, or another lake's would be."""
     if _PATTERN.search(path):
         raise SettingError(setting, path, "give a path without any of []{}*?\\, which Spark takes for a pattern")
 
 
 class Files:
-    """The file system of a session, as Spark's own reads and writes there have it: with the confs of the session too
-    (`spark.conf.set("fs...")`), and the options of a reader or writer.
+    """The file system of a session, configured as for Spark's own reads and writes: with the confs of the session
+    (`spark.conf.set("fs...")`) and the options of a reader or writer.
 
     Raises:
         SettingError: the session is one of Spark Connect.
@@ -46,31 +46,31 @@ class Files:
             self._conf.set(name, value)
 
     def full(self, path: str) -> str:
-        """With the file system's name."""
+        """The path with the name of its file system."""
         system, at = self._at(path)
         return str(system.makeQualified(at).toString())
 
     def found(self, pattern: str) -> list[str]:
-        """The full names of what is there."""
+        """The full paths that match a pattern."""
         system, at = self._at(pattern)
         return [str(each.getPath().toString()) for each in system.globStatus(at) or ()]
 
     def remove(self, path: str) -> None:
-        """With all that is in it, if it is there."""
+        """Remove a file or a folder with its content, if it exists."""
         system, at = self._at(path)
         system.delete(at, True)
 
     def touch(self, path: str) -> None:
-        """Make an empty file, if it is not there. One that is stays: made anew, it would be away for a moment."""
+        """Create an empty file unless it exists. An existing one stays: replaced, it would be missing for a moment."""
         system, at = self._at(path)
         try:
             system.createNewFile(at)
         except Py4JError:
-            if not system.exists(at):  # another made it between Hadoop's look and its own making
+            if not system.exists(at):  # another process has created it between Hadoop's check and its creation
                 raise
 
     def move(self, path: str, to: str) -> None:
-        """A file; its new folder is made. Where there is one of that name, that one stays. Raises OSError."""
+        """Rename a file, and create its new folder. An existing file of that name stays. Raises OSError."""
         system, at = self._at(path)
         _, target = self._at(to)
         system.mkdirs(target.getParent())

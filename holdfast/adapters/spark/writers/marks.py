@@ -1,9 +1,9 @@
-"""Which attempts of a lake are finished: an empty file each, a thousand batches to a folder.
+"""Marks: the finished attempts of a lake, an empty file for each, in folders for a thousand batches.
 
     <path>/_holdfast/<query>/<batch // 1000>/<batch>.<attempt>
-    <path>/_holdfast/<query>/<batch>/<attempt>                    the same, as it was before: read and never made
+    <path>/_holdfast/<query>/<batch>/<attempt>                    the form of earlier versions: read, never written
 
-A folder for each batch would cost who reads the lake as many listings as it has batches.
+With a folder for each batch, a reader of the lake would need a listing for each batch.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Marks:
     """The marks of a lake.
 
     Args:
-        files: the lake's.
-        folder: of the marks.
+        files: the lake's file system.
+        folder: the folder of the marks.
     """
 
     def __init__(self, files: Files, folder: str) -> None:
@@ -44,16 +44,16 @@ class Marks:
         self._folder = folder
 
     def all(self) -> set[Mark]:
-        """Every one of them. It lists a folder a query and one a thousand batches."""
+        """All marks. Lists a folder for each query, and one for each thousand batches."""
         return self._found("*/*/*")
 
     def of(self, query: str, batch: int) -> set[Mark]:
-        """Of attempts at one batch."""
+        """The marks of attempts at one batch."""
         marks = self._found(f"{query}/{batch // _TOGETHER}/{batch}.*") | self._found(f"{query}/{batch}/a*")
         return {mark for mark in marks if mark.batch == batch}
 
     def add(self, mark: Mark) -> None:
-        """Mark an attempt as finished. A mark that is there stays."""
+        """Mark an attempt as finished. An existing mark stays."""
         query, batch, attempt = mark
         self._files.touch(f"{self._folder}/{query}/{batch // _TOGETHER}/{batch}.{attempt}")
 

@@ -1,10 +1,10 @@
-"""A lake belongs to one sink: <path>/_holdfast/_sinks/<name>, an empty file.
+"""The owner of a lake: each belongs to one sink, named by an empty file <path>/_holdfast/_sinks/<name>.
 
-Of two sinks in one lake each would take the other's unfinished rows for left over, and the other's finished batches for
-its own: their fences are not of one row.
+Two sinks in one lake would remove each other's unfinished rows as orphans, and take each other's finished batches for
+their own: their fences cannot be compared.
 
-Nor may a lake have compacted files: earlier versions could put finished attempts together, and removed their marks
-then. Here these would count as never written: readers would miss them, and a batch that comes again would be doubled.
+A lake must not have compacted files either. Earlier versions could merge finished attempts, and removed their marks.
+This version would take their rows for unfinished: readers would miss them, and a replayed batch would be doubled.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _COMPACTED = "_compacted"
 
 
 def require_own(files: Files, marks: str, sink: str, path: str) -> None:
-    """Check that the lake is this sink's; it becomes that, if it is no sink's yet.
+    """Check that the lake belongs to this sink. A lake without an owner becomes this sink's.
 
     Args:
-        files: the lake's.
+        files: the lake's file system.
         marks: the folder of the marks.
-        sink: its name.
-        path: of the lake, for texts.
+        sink: the sink's name.
+        path: the lake's path, for errors.
 
     Raises:
-        SettingError: it is another's, or was compacted by an earlier version.
+        SettingError: the lake belongs to another sink, or was compacted by an earlier version.
     """
     require_plain(files, marks, path)
     there = _sinks(files, marks)
     if not there:
         files.touch(f"{marks}/{_SINKS}/{sink}")
         there = _sinks(files, marks)
-        if there - {sink}:  # two that begin at the same time: each sees the other, or one of the two sees itself alone
+        if there - {sink}:  # two sinks have begun at the same time: at least one of them sees the other, and gives way
             files.remove(f"{marks}/{_SINKS}/{sink}")
     if others := sorted(there - {sink}):
         raise SettingError(

@@ -1,18 +1,18 @@
-"""Files in a folder of their own for each attempt, and marks that say which attempts count.
+"""Writes each attempt's files into a folder of its own; marks say which attempts count.
 
-    <path>/hf_query=<query>/hf_batch=<batch>/hf_attempt=<attempt>/...   what an attempt has written
-    <path>/_holdfast/<query>/<batch // 1000>/<batch>.<attempt>         empty: that attempt is finished; see marks.py
-    <path>/_holdfast/_sinks/<name>                                     empty: the sink whose lake it is; see owner.py
+    <path>/hf_query=<query>/hf_batch=<batch>/hf_attempt=<attempt>/...   the files of an attempt
+    <path>/_holdfast/<query>/<batch // 1000>/<batch>.<attempt>         empty: the attempt is finished; see marks.py
+    <path>/_holdfast/_sinks/<name>                                     empty: the sink that owns the lake; see owner.py
 
-This is no table format: no list of files, no schema, nothing that is rewritten. Delta is one.
+This is no table format: it has no list of files and no schema, and rewrites nothing. Delta is one.
 
-Redis decides what is finished; a mark is its copy, for readers, and for a Redis that has lost its data. It is made
-after that decision, and should the driver die just then, by the next batch of the sink: a reader sees the batch
-later, and never twice. What a driver of the past still writes lies in its own folder, without a mark.
+Redis decides which attempts are finished. A mark is a copy of that decision, for readers, and for a Redis that has lost
+its data. It is set after the decision; if the driver dies in between, the sink's next batch sets it. A reader then sees
+the batch later, but never twice. Files that a former driver still writes are in its own folder, without a mark.
 
-A driver may stand still between any look and the removal that follows, and go on when its successor has finished. So an
-attempt removes only what is *older* than itself and has no mark. Older ones never get one any more: what was finished
-before it began had its mark set first (`confirm`), and everything else was fenced by its begin.
+A driver may be stopped between a check and the following removal, and go on when its successor has finished. Therefore
+an attempt removes only folders that are *older* than itself and have no mark. An older attempt never gets a mark any
+more: if it was finished before this one began, its mark was set first (`confirm`); all others were fenced by the begin.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark.values import BatchWrite, Safe
     from holdfast.dedup.spark_batches import Attempt
 
-_MARKS = "_holdfast"  # Spark's readers pass over names that begin with "_"
+_MARKS = "_holdfast"  # Spark's readers skip names that begin with "_"
 _FOLDERS = "hf_query=*/hf_batch=*/hf_attempt=*"
-#: Columns that a reader takes from the names of folders, whatever is in the files.
+#: Columns that a reader takes from the names of folders.
 _OWN = types.StructType().add("hf_query", "string").add("hf_batch", "long").add("hf_attempt", "string")
-#: Whatever the session says: a reader that passes over files shows half a batch.
+#: Override the session's confs: a reader that skips files would show a part of a batch.
 _ALL_OR_NOTHING = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
 
@@ -50,23 +50,23 @@ def partition(
     partition_by: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
 ) -> PartitionWriter:
-    """Write each batch into a folder of its own, on whatever file system Spark can reach.
+    """Write each batch into a folder of its own, on any file system that Spark supports.
 
     Args:
-        path: of the sink alone.
+        path: the folder of the lake; each sink needs its own.
         format: "parquet" or "orc".
-        partition_by: columns, below the batch's folder. `read` has them as text.
-        options: of Spark's writer.
+        partition_by: columns for folders below the batch's. `read` returns them as text.
+        options: options of Spark's writer.
 
     Raises:
-        SettingError: no path, or one that is a pattern; or a format that is not one of these.
+        SettingError: the path is empty or a pattern, or the format is another one.
     """
     return PartitionWriter(path=path, format=format, partition_by=tuple(partition_by), options=dict(options or {}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionWriter:
-    """Made by `partition`."""
+    """The writer that `partition` makes."""
 
     path: str
     format: str = "parquet"
@@ -82,11 +82,11 @@ class PartitionWriter:
             raise SettingError("format", self.format, "give 'parquet' or 'orc'")
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
-        """Write an attempt's folder; what earlier attempts of the batch have left unfinished is removed.
+        """Write an attempt's folder, and remove the folders of earlier unfinished attempts of the batch.
 
         Raises:
-            SettingError: a column has a name of the lake's own; or the lake is another sink's, or was compacted by an
-                earlier version.
+            SettingError: a column has a name that the lake uses itself; or the lake belongs to another sink, or was
+                compacted by an earlier version.
         """
         for name in rows.schema.names:
             if name.lower() in _OWN.names:
@@ -111,7 +111,7 @@ class PartitionWriter:
         return bool(self._marks(files).of(batch.query, batch.batch))
 
     def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
-        """Rows whose keys no finished attempt has written."""
+        """The number of rows whose keys no finished attempt has written."""
         spark = rows.sparkSession
         keys = types.StructType([rows.schema[name] for name in batch.key])
         paths = self._paths(self._marks(self._files(spark)).all())
@@ -119,7 +119,7 @@ class PartitionWriter:
         return lacking(rows, there, batch.key)
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
-        """Set the attempt's mark, if its folder is there."""
+        """Set the attempt's mark, if its folder exists."""
         files = self._files(spark)
         of = attempt.of
         mark = Mark(of.query, of.batch, attempt.name)
@@ -127,14 +127,14 @@ class PartitionWriter:
             self._marks(files).add(mark)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """The rows of finished attempts, and nothing else; with the columns hf_query, hf_batch and hf_attempt.
+        """The rows of finished attempts only, with the columns hf_query, hf_batch and hf_attempt.
 
-        It has all columns that any of them has: Spark opens each file for that. Where a batch came without one, it is
-        null. Columns of `partition_by` are text, as the names of their folders.
+        The result has the columns of all batches, for which Spark opens each file; a column that a batch lacks is null
+        there. Columns of `partition_by` are text, as the names of their folders.
 
         Raises:
-            SettingError: no row of a finished batch is there yet; or the lake was compacted by an earlier version.
-            Spark's own error: a column has two types, or the files are in another format or another `partition_by`.
+            SettingError: there is no row of a finished batch yet; or the lake was compacted by an earlier version.
+            Spark's own error: a column has two types, or files have another format or another `partition_by`.
         """
         files = self._files(spark)
         require_plain(files, self._marks_folder, self.path)
@@ -144,28 +144,30 @@ class PartitionWriter:
         return rows
 
     def of_batch(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None = None) -> DataFrame | None:
-        """The rows that finished attempts at that batch have written, or that one of them; None: nothing."""
+        """The rows that finished attempts at this batch have written, or only this attempt; None: there are none."""
         files = self._files(spark)
         marks = self._marks(files).of(batch.query, batch.batch)
         wanted = [mark for mark in marks if attempt is None or mark.attempt == attempt.name]
         return self._rows(spark, [mark for mark in wanted if files.found(f"{self.path}/{mark.folder}")])
 
     def orphans(self, spark: SparkSession) -> list[str]:
-        """Folders of attempts that are not finished, the one that is being written included."""
+        """The folders of unfinished attempts, including one that is being written."""
         files = self._files(spark)
         there = files.found(f"{self.path}/{_FOLDERS}")
         return sorted(set(there) - self._folders(files, self._marks(files).all()))
 
     def require_own(self, spark: SparkSession, sink: str) -> None:
-        """Raises SettingError: the lake is another sink's, or was compacted by an earlier version."""
+        """Check the lake's owner. Raises SettingError: another sink's, or compacted by an earlier version."""
         require_own(self._files(spark), self._marks_folder, sink, self.path)
 
     def sweep(self, spark: SparkSession, fence: int) -> list[str]:
-        """Remove orphans that are older than this fence: for `IdempotentSink.remove_orphans`, whose own it is."""
+        """Remove orphans that are older than this fence, which `IdempotentSink.remove_orphans` has taken. Returns their
+        folders."""
         return self._remove(self._files(spark), f"{self.path}/{_FOLDERS}", fence)
 
     def _remove(self, files: Files, folders: str, fence: int, marks: set[Mark] | None = None) -> list[str]:
-        """Of these folders those without a mark, of attempts older than that fence. None: all marks are looked at."""
+        """Remove those of the folders that have no mark and are older than the fence. Returns them. `marks` None: read
+        all marks."""
         older = [each for each in files.found(folders) if (fence_of(_attempt(each)) or fence) < fence]
         if not older:
             return []
@@ -175,17 +177,17 @@ class PartitionWriter:
         return left
 
     def _rows(self, spark: SparkSession, marks: Iterable[Mark]) -> DataFrame | None:
-        """The rows of these attempts; None: they have not one file."""
+        """The rows of these attempts; None: they have no file."""
         paths, reader = self._paths(marks), self._reader(spark)
         if not paths:
             return None
         try:
             merged = reader.option("mergeSchema", "true").load(paths).schema
         except AnalysisException as error:
-            if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":  # no rows, and with `partition_by` no file for that
+            if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":  # no rows, and with `partition_by` no file then
                 return None
             raise
-        # From hf_query on the columns are names of folders. Spark would guess their types, and make a 7 of "007".
+        # From hf_query on, columns come from names of folders. Spark would guess their types, and turn "007" into 7.
         first = merged.names.index(_OWN.names[0])
         text = [types.StructField(name, types.StringType()) for name in merged.names[first + len(_OWN) :]]
         return reader.schema(types.StructType([*merged.fields[:first], *_OWN, *text])).load(paths)

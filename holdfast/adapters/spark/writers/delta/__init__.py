@@ -1,4 +1,4 @@
-"""Delta tables. Spark's own SQL and writer do it: no Python package, but Delta's jars."""
+"""Delta tables, through Spark's own SQL and writer. Needs Delta's jars, but no Python package."""
 
 from holdfast.adapters.spark.writers.delta.writers import (
     DeltaMergeWriter,

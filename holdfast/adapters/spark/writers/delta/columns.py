@@ -1,7 +1,7 @@
-"""A batch's columns beside those that a Delta table has.
+"""Fits a batch's columns to those of a Delta table.
 
-Columns may come and go, as in a lake; the table's types stay. Delta itself casts in a MERGE: a fraction, the time of a
-day and all that makes two keys two would be gone without a word.
+Columns may be added or missing, as in a lake; the types of the table stay. In a MERGE, Delta casts values without an
+error: fractions, times of a day, and differences between two keys could be lost.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 _WHOLE = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
 #: Decimal digits of the widest value.
 _DIGITS = dict(zip(_WHOLE, (3, 5, 10, 19), strict=True))
-#: Spark reads char(n) and varchar(n) as strings, and says so here.
+#: The metadata in which Spark keeps the declared type of char(n) and varchar(n), which it reads as strings.
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def fitted(rows: DataFrame, table: types.StructType, key: Sequence[str], batch: BatchWrite, at: str) -> DataFrame:
-    """The rows with the types of the table, where these hold all values; new columns as they are.
+    """The rows cast to the types of the table, which must hold all values; new columns keep their types.
 
     Raises:
-        BatchRefused: a column's type cannot hold the rows' values, or cannot tell keys apart.
+        BatchRefused: a column's type cannot hold all values, or would make two keys equal.
     """
     where = f"batch {batch.batch} of sink {batch.sink!r} was not written"
-    there = {field.name.lower(): field for field in table.fields}  # Delta's names differ by more than their case
+    there = {field.name.lower(): field for field in table.fields}  # names in Delta are unique without their case
     chosen: list[Column] = []
     for field in rows.schema.fields:
         into = there.get(field.name.lower())
@@ -59,7 +59,7 @@ def _cast(field: types.StructField, into: types.StructField | None) -> Column:
 
 
 def _holds(into: types.DataType, of: types.DataType) -> bool:
-    """Whether each value of that type is one of this type too."""
+    """Whether the type `into` holds each value of the type `of`."""
     if into == of or isinstance(into, types.NullType) or isinstance(of, types.NullType):
         return True
     if isinstance(of, _WHOLE):
@@ -74,7 +74,7 @@ def _holds(into: types.DataType, of: types.DataType) -> bool:
 
 
 def _same_shape(into: types.DataType, of: types.DataType) -> bool:
-    """Whether they differ in fields that only one of them has, and in what may be null."""
+    """Whether the types differ at most in fields that only one of them has, and in nullability."""
     if isinstance(into, types.StructType) and isinstance(of, types.StructType):
         there = {field.name.lower(): field.dataType for field in into.fields}
         return all(_same_shape(there.get(field.name.lower(), field.dataType), field.dataType) for field in of.fields)

@@ -1,11 +1,12 @@
-"""A Delta table, and what of a sink is written beside its data.
+"""A Delta table, with the sink's state beside its data.
 
-In the table's own log, in the very commit that brings an attempt's rows: a transaction identifier, "holdfast/<sink>"
-with the attempt's fence as its version. Delta makes no commit where it finds a higher one, and refuses one that another
-has overtaken; so an attempt that is over changes nothing, however late it comes. The former it does without a word, so
-`check` asks before a write and `fenced` after it.
+The commit of an attempt's rows has a transaction identifier in the table's log: "holdfast/<sink>", with the attempt's
+fence as its version. Delta skips a commit if the log has a higher version, and refuses one that another commit has
+overtaken. Therefore an attempt that does not count any more changes nothing, however late it commits. Delta skips
+without an error, so `check` asks before a write and `fenced` after it.
 
-Beside the log, for what Redis has as finished, as Delta's readers and VACUUM pass over names that begin with "_":
+A file beside the log marks an attempt that Redis has as finished. Delta's readers and VACUUM skip names that begin with
+"_":
 
     <table>/_holdfast/<sink>/<query>/<batch>/<fence>     empty; the last batch of each query
 """
@@ -39,18 +40,18 @@ _REMEDY = (
 
 
 class Log(NamedTuple):
-    """One version of a table."""
+    """The log of a table at one version."""
 
     version: int
-    fence: int | None  #: of the sink's last attempt that has written
-    others: tuple[str, ...]  #: sinks that have written too
+    fence: int | None  #: the fence of the sink's last attempt that has written
+    others: tuple[str, ...]  #: other sinks that have written
 
 
 class Table:
-    """A table of a session.
+    """A Delta table.
 
     Args:
-        spark: the batch's own.
+        spark: the session of the batch.
         at: a path, or a name in the catalog.
 
     Raises:
@@ -60,7 +61,7 @@ class Table:
     def __init__(self, spark: SparkSession, at: str) -> None:
         self._spark = spark
         self._at = at
-        self._files = Files(spark)  # first: it says what is wrong under Spark Connect
+        self._files = Files(spark)  # first: it has the error for Spark Connect
         jvm: Any = spark._jvm  # noqa: SLF001 - pyspark has no public way to it
         self._delta_log = jvm.org.apache.spark.sql.delta.DeltaLog
         if isinstance(self._delta_log, JavaPackage):
@@ -68,24 +69,25 @@ class Table:
 
     @property
     def name(self) -> str:
-        """In SQL."""
+        """The table's name in SQL."""
         return f"delta.{quoted(self._at)}" if is_path(self._at) else self._at
 
     @property
     def there(self) -> bool:
-        """Whether it exists. A log without a commit is none: a driver leaves it that dies while it makes the table."""
+        """Whether the table exists. A log without a commit is no table: a driver that died while it created the table
+        has left it."""
         if is_path(self._at):
             return int(self._snapshot(self._at).version()) >= 0
         return bool(self._spark.catalog.tableExists(self._at))
 
     @property
     def columns(self) -> types.StructType:
-        """The table's columns as they are now, if it exists."""
+        """The table's current columns. It must exist."""
         return types.StructType.fromJson(json.loads(self._snapshot(self.path).schema().json()))
 
     @property
     def path(self) -> str:
-        """The table's folder, if it exists. Raises SettingError: it is a pattern."""
+        """The table's folder. It must exist. Raises SettingError: the folder's name is a pattern."""
         if is_path(self._at):
             return self._at
         with told_of_confs(self._spark):
@@ -94,14 +96,14 @@ class Table:
         return folder
 
     def make(self, rows: DataFrame, partition_by: tuple[str, ...] = ()) -> None:
-        """Create it, if it is not there, with the columns of the rows and without the rows."""
+        """Create the table if it does not exist, with the columns of the rows and without the rows."""
         if not self.there:
             writer = rows.limit(0).write.format("delta").mode("ignore").partitionBy(*partition_by)
             with told_of_confs(self._spark):
                 writer.save(self._at) if is_path(self._at) else writer.saveAsTable(self._at)
 
     def log(self, sink: str) -> Log:
-        """The table's log as it is now, if it exists."""
+        """The table's current log. It must exist."""
         snapshot = self._snapshot(self.path)
         found = snapshot.setTransactions()
         each = (found.apply(i) for i in range(found.size()))
@@ -113,11 +115,15 @@ class Table:
         return self._delta_log.forTableWithSnapshot(self._spark._jsparkSession, path)._2()  # noqa: SLF001 - as above
 
     def check(self, batch: BatchWrite, *, alone: bool = False) -> int | None:
-        """The fence of the sink's last attempt that has written. Args: alone: the table has to be of this sink alone.
+        """Check before a write. Returns the fence of the sink's last attempt that has written.
+
+        Args:
+            batch: the batch of this attempt.
+            alone: no other sink may have written to the table.
 
         Raises:
-            BatchFenced: it is not below this one's.
-            SettingError: another sink has written there.
+            BatchFenced: the last fence is not below this attempt's.
+            SettingError: another sink has written to the table.
         """
         _, fence, others = self.log(batch.sink)
         if alone and others:
@@ -133,7 +139,7 @@ class Table:
 
     @contextmanager
     def fenced(self, batch: BatchWrite) -> Iterator[None]:
-        """Around the commit. Raises BatchFenced: it has not come to one, since a later attempt has written."""
+        """Wrap the commit. Raises BatchFenced: there was no commit, because a later attempt has written."""
         try:
             with told_of_confs(self._spark):
                 yield
@@ -142,11 +148,11 @@ class Table:
             if fence is not None and fence > batch.fence:
                 raise _fenced(batch, self._at) from error
             raise
-        if self.log(batch.sink).fence != batch.fence:  # passed over by Delta, or another has come since
+        if self.log(batch.sink).fence != batch.fence:  # Delta has skipped the commit, or another has written since
             raise _fenced(batch, self._at)
 
     def finished(self, batch: BatchWrite) -> bool:
-        """Whether a mark says so.
+        """Whether the batch has a mark.
 
         Raises:
             BatchRefused: a later batch of the query has one.
@@ -166,7 +172,7 @@ class Table:
         return bool(self._files.found(f"{self.path}/_holdfast/{sink}/*/*/{fence}"))
 
     def mark(self, sink: str, query: str, batch: int, fence: int) -> None:
-        """Redis has it as finished. Marks of earlier batches of the query are removed: they say nothing any more."""
+        """Mark an attempt that Redis has as finished, and remove marks of earlier batches of the query."""
         if self.there and not self.is_finished(sink, fence):
             folder = f"{self.path}/_holdfast/{sink}/{query}"
             self._files.touch(f"{folder}/{batch}/{fence}")
@@ -192,11 +198,11 @@ class MarkedTable:
             check_path("table", self.table)
 
     def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:
-        """Whether a mark beside the data says so. Raises BatchRefused: it is of a later batch."""
+        """Whether the batch has a mark beside the data. Raises BatchRefused: a later batch has one."""
         return Table(spark, self.table).finished(batch)
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
-        """Set the mark."""
+        """Set the attempt's mark."""
         of = attempt.of
         Table(spark, self.table).mark(of.sink, of.query, of.batch, attempt.fence)
 
@@ -207,13 +213,13 @@ def app(sink: str) -> str:
 
 
 def is_path(at: str) -> bool:
-    """And no name of a catalog."""
+    """Whether it is a path, not a name in the catalog."""
     return "/" in at
 
 
 @contextmanager
 def told_of_confs(spark: SparkSession) -> Iterator[None]:
-    """Raises SettingError: it failed, and Spark's session is not set up as Delta wants it."""
+    """Raises SettingError: the body failed, and the session lacks the confs that Delta needs."""
     try:
         yield
     except Exception as error:

@@ -1,9 +1,9 @@
-"""`delta_replace(table)`: append, in place of what the attempt before has left; `delta_merge(table)`: MERGE by the key.
+"""`delta_replace(table)`: appends, and replaces rows of an unfinished attempt; `delta_merge(table)`: MERGE by the key.
 
-Attempts of a sink come one after the other, and each commit names its own (table.py). So at most one of those in the
-table is not finished: the last that has written. The next commit, of whichever query and batch, replaces that one's
-rows and adds its own, in one step. Normally there is none, and it is a plain append that reads nothing. What is merged
-again is the same.
+Attempts of a sink come one after the other, and each commit names its attempt (table.py). Therefore at most one attempt
+in the table is unfinished: the last that has written. With delta_replace, the next commit, of any query and batch,
+replaces that attempt's rows by its own in one step. Normally there is none, and the commit is a plain append that reads
+no data. With delta_merge, repeating a merge gives the same result.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ _FENCE = "hf_fence"
 
 
 def delta_replace(table: str, *, partition_by: Sequence[str] = ()) -> DeltaReplaceWriter:
-    """Add each batch to a Delta table, with the columns hf_query, hf_batch and hf_fence. Nothing is merged.
+    """Append each batch to a Delta table, with the columns hf_query, hf_batch and hf_fence. Nothing is merged.
 
     Args:
-        table: a path, or a name in the catalog; of the sink alone. It is created with the first batch.
-        partition_by: columns, if it is created.
+        table: a path, or a name in the catalog; each sink needs its own. The first batch creates it.
+        partition_by: the columns of partitions, if the table is created.
 
     Raises:
-        SettingError: no table.
+        SettingError: `table` is empty, or a pattern.
     """
     return DeltaReplaceWriter(table=table, partition_by=tuple(partition_by))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaReplaceWriter(MarkedTable):
-    """Made by `delta_replace`."""
+    """The writer that `delta_replace` makes."""
 
     partition_by: tuple[str, ...] = ()
     safe: Safe = field(default="replace", init=False)
 
     def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
-        """Rows whose keys no finished attempt has written."""
+        """The number of rows whose keys no finished attempt has written."""
         return lacking(rows, self.read(rows.sparkSession, batch.sink), batch.key)
 
     def of_batch(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None = None) -> DataFrame | None:
-        """The rows that finished attempts at that batch have written, or that one of them; None: nothing."""
+        """The rows that finished attempts at this batch have written, or only this attempt; None: there are none."""
         if not Table(spark, self.table).there:
             return None
         rows = self.read(spark, batch.sink).where(
@@ -62,16 +62,16 @@ class DeltaReplaceWriter(MarkedTable):
         return rows.where(F.col(_FENCE) == attempt.fence) if attempt else rows
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
-        """Add the rows, and remove those of an attempt that did not finish, in one commit. New columns are added to the
+        """Append the rows, and remove those of an unfinished attempt, in one commit. New columns are added to the
         table.
 
         Raises:
             BatchFenced: a later attempt has written.
-            BatchRefused: a column of the table does not hold what the rows have.
+            BatchRefused: a column of the table does not hold all values of the rows.
             SettingError: the session has no Delta, or another sink writes there.
         """
         table = Table(rows.sparkSession, self.table)
-        # First: Delta keeps statistics of the first columns only, and finds the rows of an attempt by them.
+        # Own columns first: Delta keeps statistics only for the first columns, and finds an attempt's rows by them.
         own = rows.select(
             F.lit(batch.query).alias("hf_query"),
             F.lit(batch.batch).cast("bigint").alias("hf_batch"),
@@ -89,7 +89,7 @@ class DeltaReplaceWriter(MarkedTable):
             writer.option("txnAppId", app(batch.sink)).option("txnVersion", batch.fence).save(table.path)
 
     def read(self, spark: SparkSession, sink: str) -> DataFrame:
-        """The rows of finished attempts of that sink, and nothing else.
+        """The rows of the sink's finished attempts only.
 
         Raises:
             SettingError: there is no table yet.
@@ -104,19 +104,19 @@ class DeltaReplaceWriter(MarkedTable):
                 return rows
             if table.log(sink).fence == log.fence:
                 return rows.where(F.col(_FENCE) != log.fence)
-            # Another has written since: this one may have been finished, and its mark be gone with the next one's.
+            # Another attempt has written since: this one may be finished, and its mark replaced by the next one's.
 
 
-# DML takes a transaction identifier from the session alone.
+# DML takes a transaction identifier only from the session's confs.
 _APP, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
 
 def delta_merge(table: str, *, matched: Literal["update", "nothing"] = "update") -> DeltaMergeWriter:
-    """Merge each batch into a Delta table, by the sink's key. The table is created with the first batch.
+    """Merge each batch into a Delta table by the sink's key. The first batch creates the table.
 
     Args:
         table: a path, or a name in the catalog.
-        matched: what happens to a row whose key is there: "update" replaces its columns, "nothing" leaves it.
+        matched: for a row whose key is in the table: "update" replaces its columns, "nothing" leaves it.
 
     Raises:
         SettingError: a setting cannot work.
@@ -126,7 +126,7 @@ def delta_merge(table: str, *, matched: Literal["update", "nothing"] = "update")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaMergeWriter(MarkedTable):
-    """Made by `delta_merge`."""
+    """The writer that `delta_merge` makes."""
 
     matched: str = "update"
     safe: Safe = field(default="upsert", init=False)
@@ -137,17 +137,17 @@ class DeltaMergeWriter(MarkedTable):
             raise SettingError("matched", self.matched, "give 'update' or 'nothing'")
 
     def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
-        """Rows whose keys the table does not have."""
+        """The number of rows whose keys are not in the table."""
         table = Table(rows.sparkSession, self.table)
         return lacking(rows, rows.sparkSession.read.format("delta").load(table.path), batch.key)
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
-        """Merge, in one commit. New columns are added to the table; one that the rows lack keeps its values, and is
+        """Merge in one commit. New columns are added to the table. A column that the rows lack keeps its values, and is
         null in new rows.
 
         Raises:
             BatchFenced: a later attempt has written.
-            BatchRefused: a column of the table does not hold what the rows have, or tell their keys apart.
+            BatchRefused: a column of the table does not hold all values of the rows, or would make two keys equal.
             SettingError: the session has no Delta.
         """
         spark = rows.sparkSession
@@ -158,7 +158,7 @@ class DeltaMergeWriter(MarkedTable):
         same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in batch.key)
         update = "WHEN MATCHED THEN UPDATE SET * " if self.matched == "update" else ""
         view = "hf_" + batch.attempt.replace("-", "_")
-        identified = {_APP: app(batch.sink), _VERSION: str(batch.fence)}  # what else the session writes is not ours
+        identified = {_APP: app(batch.sink), _VERSION: str(batch.fence)}  # only for this statement of the session
         rows.createOrReplaceTempView(view)
         try:
             with table.fenced(batch), changed(spark, identified):

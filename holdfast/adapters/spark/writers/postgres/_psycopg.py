@@ -1,6 +1,6 @@
-"""The one place that imports psycopg, and not before it is needed: who writes elsewhere has no use for it.
+"""The only file that imports psycopg. It is imported when it is needed: other writers work without psycopg.
 
-And what its errors say, in one line with a remedy, and without what is secret.
+Also converts psycopg's errors into one line with a remedy, without secrets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ try:
     import psycopg
     from psycopg import Connection, Cursor, conninfo, errors, sql
     from psycopg.sql import Composable
-except ImportError as error:  # or its C part without a libpq, which the extra brings
+except ImportError as error:  # also if libpq, which the extra installs, is missing for its C part
     raise MissingExtraError("psycopg", "postgres") from error
 
 __all__ = ["Composable", "Connection", "Cursor", "conninfo", "errors", "psycopg", "said", "sql"]
@@ -42,7 +42,7 @@ _REMEDIES: tuple[tuple[type[psycopg.Error], str], ...] = (
 
 
 def said(error: psycopg.Error, secrets: Sequence[str]) -> str:
-    """The first line of what the server or the client says, with a remedy. Details are left out: they quote rows."""
+    """The first line of the server's or the client's message, with a remedy. Details are left out: they quote rows."""
     text = error.diag.message_primary or str(error) or type(error).__name__
     text = " ".join(text.split())
     for secret in secrets:

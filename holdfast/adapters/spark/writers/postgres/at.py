@@ -1,4 +1,4 @@
-"""Where PostgreSQL is, as a value that pickles: connections are made where they are used, also in each task."""
+"""PostgresAt: the settings of a PostgreSQL, as a value that pickles. The driver and each task open connections."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 _SCHEMES = ("postgresql://", "postgres://")
 _SECRETS = ("password", "sslpassword")
-#: In ms. The first comes first, as a short one would end the others. A merge takes what it takes; its waits are bound.
+#: Timeouts in ms. statement_timeout comes first, as a short one would end the other statements. A merge may run for any
+#: time; only its waits are limited.
 _BOUNDS = (
     "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {locks}; "
     "SET LOCAL idle_in_transaction_session_timeout = {idle}"
 )
 _SINCE_17 = "; SET LOCAL transaction_timeout = 0"
-#: Of this database, with a lock by which others wait for a table, a row or a sink. Another user's details are hidden.
+#: The oldest transactions of this database with locks on tables, rows or sinks. Other users' details may be hidden.
 _OLDEST = """
 SELECT a.pid, a.usename, a.application_name, a.state
 FROM pg_catalog.pg_stat_activity a
@@ -42,7 +43,7 @@ _REMEDY = "give it as postgresql://user:password@host:port/database, with the pa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresAt:
-    """A database. `url` is never shown: it may hold a password."""
+    """A database. `url` is not in the repr: it may have a password."""
 
     url: str = field(repr=False)
     timeout_s: float
@@ -58,7 +59,7 @@ class PostgresAt:
             self._parameters()
 
     def resolved(self, spark: SparkSession) -> PostgresAt:
-        """With the URL itself, where the name of a conf was given.
+        """With the URL in place of the name of a conf.
 
         Raises:
             SettingError: the session has no such conf.
@@ -68,19 +69,19 @@ class PostgresAt:
 
     @contextmanager
     def connected(self, *, lock_s: float | None = None) -> Iterator[Connection[Any]]:
-        """A connection, and one transaction: committed in the end, rolled back by an error. What a signal's handler
-        raises into it comes out as it is.
+        """A connection with one transaction: committed at the end, rolled back by an error. An error that a signal
+        handler raises into it passes unchanged.
 
-        It reads what others have committed, may write, and ends by no clock but its own, whatever the database, the
-        user or the URL say: what a zombie must see and a wait's end are no matter of somebody's defaults.
+        The transaction is READ COMMITTED, may write, and has only the timeouts set here. They override defaults of the
+        database, the user and the URL: fencing and the end of a wait must not depend on those.
 
         Args:
-            lock_s: how long a lock is waited for; None: twice `timeout_s`, since after one of it the server ends a
-                transaction of ours that stands still.
+            lock_s: seconds to wait for a lock; None: twice `timeout_s`, since the server ends an idle transaction of
+                another attempt after `timeout_s`.
 
         Raises:
-            WriteFailed: no connection, it broke, or the server refused. After a commit without an answer nobody
-                knows whether it has happened.
+            WriteFailed: there is no connection, it broke, or the server refused. If a commit gets no answer, it is
+                unknown whether it has happened.
         """
         from holdfast.adapters.spark.writers.postgres._psycopg import errors, psycopg, said  # noqa: PLC0415 - of an extra
 
@@ -92,7 +93,7 @@ class PostgresAt:
             connection = psycopg.connect(**parameters)
         except psycopg.Error as error:
             _let_out(error, before)
-            # Not chained: the client's text is here, without what is secret.
+            # Not chained: the client's text may have secrets, which `said` removes.
             raise WriteFailed(
                 f"no connection to PostgreSQL at {where}: {said(error, secrets)}: see that it runs, lets this machine "
                 "and user in, and that the URL is right; then start the query again"
@@ -117,7 +118,7 @@ class PostgresAt:
         connection.execute(sql.SQL(bounds).format(locks=sql.Literal(locks), idle=sql.Literal(idle)))
 
     def _holders(self) -> str:
-        """The transactions that have others wait, in words; "": none is seen any more, or nobody answers."""
+        """The transactions that hold locks, in words; "": there are none any more, or the server does not answer."""
         from holdfast.adapters.spark.writers.postgres._psycopg import psycopg  # noqa: PLC0415 - of an extra
 
         before = sys.exception()
@@ -147,7 +148,7 @@ class PostgresAt:
         if "@" in str(parameters.get("host", "")):
             raise SettingError("url", "postgresql://...", _REMEDY)
         timeout_s = max(2, round(self.timeout_s))
-        # A server that is gone without a word: libpq would wait for its answer for hours.
+        # Without these, libpq would wait for hours if the server vanishes without closing the connection.
         usual = {
             "connect_timeout": timeout_s,
             "application_name": "holdfast",
@@ -161,23 +162,24 @@ class PostgresAt:
 
 @contextmanager
 def _to_its_end(connection: Connection[Any]) -> Iterator[None]:
-    """Closed whatever happens, which undoes what is not committed. psycopg's own block rolls back first: there a job's
-    time limit would be lost to its log; and one that strikes while it commits would leave the connection open."""
+    """Close the connection in any case, which rolls back an open transaction. psycopg's own context manager rolls back
+    first: a signal handler's error, such as a job's time limit, would be lost to its log there, and one during the
+    commit would leave the connection open."""
     try:
         try:
             yield
         finally:
             connection.close()
     finally:
-        connection.close()  # again: a signal's handler may have raised right before the first
+        connection.close()  # again: a signal handler may have raised right before the first call
 
 
 def _let_out(error: BaseException, before: BaseException | None) -> None:
-    """Raise what a signal's handler has raised where psycopg made an error of its own of it; else nothing.
+    """Raise the error of a signal handler that psycopg has turned into one of its own; else do nothing.
 
     Args:
-        error: psycopg's.
-        before: what was being handled when the call began.
+        error: psycopg's error.
+        before: the exception that was being handled when the call began.
     """
     struck = of_a_handler(error, before)
     if struck is not None:

@@ -1,9 +1,9 @@
-"""A column's type and the values that come to it: keys must stay apart, and others stay what they are.
+"""Checks a column's type: distinct keys must stay distinct, and other values must not change.
 
-Redis knows a key by its text. A column may take two texts for one (uuid, citext, char, numbers), or write one otherwise
-than it came. So of such columns the text is kept beside the value while it is staged, and compared with what the column
-has made of it: what is the same is one key on both sides, what is not ends the batch. Types whose equal values have
-several texts even so (intervals, times with a zone) are refused.
+Redis identifies a key by its text. A column may treat two texts as equal (uuid, citext, char, numbers), or write a text
+in another form. For such columns the key's text is staged beside the value, and compared with the text of the column's
+value. If they are equal, both sides have the same key; if not, the batch ends. Types whose equal values have several
+texts even so (intervals, times with a zone) are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import LiteralString
 
 _WHOLE = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
-#: A text of each value that equal values share.
+#: Type -> SQL for a text that is the same for equal values.
 _AS_TEXT: dict[str, LiteralString] = {
     "bpchar": "{}::pg_catalog.text",
     "varchar": "{}::pg_catalog.text",
@@ -30,7 +30,7 @@ _AS_TEXT: dict[str, LiteralString] = {
     "numeric": "pg_catalog.trim_scale({})::pg_catalog.text",
     "citext": "pg_catalog.lower({}::pg_catalog.text)",
 }
-#: Digits that a binary fraction keeps of any number.
+#: Decimal digits that a binary fraction keeps exactly.
 _FLOAT_DIGITS = {"float4": 6, "float8": 15}
 _DIGITS = dict(zip(_WHOLE, (3, 5, 10, 19), strict=True))
 
@@ -39,24 +39,24 @@ _DIGITS = dict(zip(_WHOLE, (3, 5, 10, 19), strict=True))
 class Kind:
     """A column's type."""
 
-    name: str  #: as the table has it: a domain's own
-    base: str  #: a domain's base; "enum" for any of these
-    element: str | None = None  #: of an array
-    modifier: int = -1  #: what is in parentheses; -1: nothing is
-    exact: bool = True  #: its collation tells all texts apart
+    name: str  #: the type in the table; for a domain, the domain's name
+    base: str  #: the base type of a domain; "enum" for any enum
+    element: str | None = None  #: the element type of an array
+    modifier: int = -1  #: the type modifier, which encodes the numbers in parentheses; -1: none
+    exact: bool = True  #: its collation distinguishes all texts
 
     @property
     def scale(self) -> int | None:
-        """Of a numeric; None: any."""
+        """The scale of a numeric; None: any."""
         return None if self.modifier < 0 else ((self.modifier - 4) & 0x7FF ^ 1024) - 1024
 
 
 def canonical(table: str, key: types.StructField, into: Kind) -> dict[str, LiteralString]:
-    """By the key column's name the SQL that makes of its value there the text that it must have come as; nothing where
-    any text is one value.
+    """Key column's name -> SQL for the text that the key must have had, from the column's value. Empty if each text is
+    a value of its own.
 
     Raises:
-        SettingError: no such text tells the type's values apart.
+        SettingError: the type has no such text.
     """
     of = key.dataType
     if into.exact and isinstance(of, types.StringType):
@@ -80,7 +80,7 @@ def canonical(table: str, key: types.StructField, into: Kind) -> dict[str, Liter
 
 
 def check_holds(table: str, value: types.StructField, into: Kind) -> None:
-    """Raises SettingError: the column would drop or round a part of such values, without a word."""
+    """Raises SettingError: the column would cut or round such values without an error."""
     of, base = value.dataType, into.base
     while isinstance(of, types.ArrayType):
         of, base = of.elementType, into.element or base

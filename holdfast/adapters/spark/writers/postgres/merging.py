@@ -1,7 +1,7 @@
-"""The one transaction: from an attempt's staging table into the target, with the batch's row.
+"""The transaction that merges an attempt's staging table into the target, together with the batch's row.
 
-holdfast_batches: one row for a sink and a query, its last batch
-  sink, query, batch, attempt, fence, rows, written_at, and finished_at: null until Redis has it as finished
+holdfast_batches: one row for each sink and query, with its last batch
+  sink, query, batch, attempt, fence, rows, written_at, and finished_at: null until Redis has the attempt as finished
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ INSERT INTO {} VALUES ({}, {}, {}, {}, {}, {}, now(), NULL)
 ON CONFLICT (sink, query) DO UPDATE SET batch = excluded.batch, attempt = excluded.attempt, fence = excluded.fence,
     rows = excluded.rows, written_at = excluded.written_at, finished_at = NULL
 """
-#: A commit that is answered before it is on disk may be gone after a crash, when Redis has the batch as finished.
+#: With synchronous_commit=off, a crash could lose a commit after Redis has the batch as finished.
 _DURABLE = (
     "SELECT pg_catalog.set_config('synchronous_commit', 'on', true) "
     "WHERE pg_catalog.current_setting('synchronous_commit') = 'off'"
 )
 _FORGET = "DELETE FROM {} WHERE sink = {} AND query <> {} AND finished_at < now() - {}::pg_catalog.interval"
-#: Queries of one sink, from which on those that ended long ago are forgotten. Redis has forgotten them as well by then.
+#: With more queries of a sink than this, rows of queries that ended long ago are deleted. Redis has lost them by then.
 _MANY, _LONG_AGO = 100, "90 days"
 
 
 def prepare(connection: Connection[Any], schema: str) -> None:
-    """Make the table of batches, if it is not there."""
+    """Create the table of batches if it does not exist."""
     if not _there(connection, schema):
-        _lock(connection, f"holdfast {schema}")  # two that create it at once: one of them would fail
+        _lock(connection, f"holdfast {schema}")  # without it, one of two concurrent creations would fail
         connection.execute(sql.SQL(_CREATE).format(sql.Identifier(schema, _TABLE)))
 
 
 def finished(connection: Connection[Any], schema: str, batch: BatchWrite) -> bool:
-    """Whether the table says so.
+    """Whether the table has the batch as finished.
 
     Raises:
-        BatchRefused: it knows a later batch of the query.
+        BatchRefused: the table has a later batch of the query.
     """
     if not _there(connection, schema):
         return False
@@ -78,7 +78,7 @@ def confirm(connection: Connection[Any], schema: str, sink: str, query: str, att
 
 
 def check(connection: Connection[Any], schema: str, batch: BatchWrite) -> int:
-    """Whether the attempt may write. Returns how many queries of the sink have a row.
+    """Check that the attempt may write. Returns the number of the sink's queries that have a row.
 
     Raises:
         BatchFenced: a later attempt has written.
@@ -107,20 +107,20 @@ def merge(
     *,
     update: bool,
 ) -> None:
-    """Rows and the batch's row, in the connection's transaction.
+    """Merge the rows and write the batch's row, in the connection's transaction.
 
     Args:
-        connection: of `PostgresAt.connected`; nothing else is in its transaction.
-        target: where rows go.
-        stage: where they are.
-        staged: by which tasks.
-        batch: of this attempt.
-        update: a row whose key is there is replaced; else it stays as it is.
+        connection: from `PostgresAt.connected`, with nothing else in its transaction.
+        target: the table to merge into.
+        stage: the attempt's staging table.
+        staged: the tasks that have copied, and their rows.
+        batch: the batch of this attempt.
+        update: whether a row whose key is in the table is replaced; else it stays.
 
     Raises:
-        BatchFenced, BatchRefused: see `check`.
-        BatchRefused: the table would take two keys for one.
-        WriteFailed: rows are missing.
+        BatchFenced: see `check`.
+        BatchRefused: see `check`; or the table would treat two keys as equal.
+        WriteFailed: rows are missing in the staging table.
     """
     connection.execute(_DURABLE)
     _lock(connection, f"holdfast {target.schema} {batch.sink}")
@@ -137,8 +137,8 @@ def merge(
 
 
 def _forget(connection: Connection[Any], schema: str, batch: BatchWrite) -> None:
-    """Rows of queries that ended long ago: each new checkpoint without a name of its own brings one. The highest fence
-    stays, as it is this attempt's. A user without the right to delete leaves them."""
+    """Delete rows of queries that ended long ago: each new checkpoint without `query=` adds a row. The highest fence,
+    which is this attempt's, stays. Without the right to delete, the rows stay."""
     table = sql.Identifier(schema, _TABLE)
     may = sql.SQL("SELECT pg_catalog.has_table_privilege({}, 'DELETE')").format(table.as_string(connection))
     if connection.execute(may).fetchone() == (True,):
@@ -174,7 +174,7 @@ def _check_keys(connection: Connection[Any], target: Target, stage: Stage, batch
 
 def _upsert(target: Target, stage: Stage, staged: Staged, key: Sequence[str], *, update: bool) -> sql.Composed:
     columns = sql.SQL(", ").join(map(sql.Identifier, target.columns))
-    # In the order of keys: of two transactions with the same rows one would have to be undone, if each had locked some.
+    # In the order of keys, so that two transactions with the same rows do not deadlock.
     keys = sql.SQL(", ").join(map(sql.Identifier, sorted(key)))
     others = [name for name in target.columns if name not in key]
     action: sql.Composable = sql.SQL("NOTHING")
@@ -197,8 +197,8 @@ def _upsert(target: Target, stage: Stage, staged: Staged, key: Sequence[str], *,
 
 
 def _ask(connection: Connection[Any], statement: LiteralString, schema: str, *values: str | int) -> Cursor[Any]:
-    """A statement about the table of batches. Values go into its text, as where columns are named: with parameters
-    psycopg takes a "%" in any name for one of their places."""
+    """Run a statement on the table of batches. Values are put into its text: with parameters, psycopg would take a "%"
+    in a name for a placeholder."""
     return connection.execute(sql.SQL(statement).format(sql.Identifier(schema, _TABLE), *map(sql.Literal, values)))
 
 
@@ -208,7 +208,8 @@ def _there(connection: Connection[Any], schema: str) -> bool:
 
 
 def _lock(connection: Connection[Any], name: str) -> None:
-    """Until the transaction's end. A driver that is frozen in it holds the lock: the server ends its transaction."""
+    """Take an advisory lock until the transaction's end. If a driver is stopped while it has the lock, the server ends
+    its idle transaction."""
     connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(%s, 0))", [name])
 
 

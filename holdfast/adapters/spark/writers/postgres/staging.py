@@ -1,8 +1,8 @@
-"""From executors into a table that belongs to the attempt.
+"""Copies rows from executors into a staging table of the attempt.
 
-A write by many tasks is no transaction, and a task may run twice. So each task copies its rows with its own number, and
-the driver takes those of the tasks that have succeeded: one transaction, in `merging`. The table is not logged: should
-the server fail before that, it is empty, and counted.
+A write by many tasks is not one transaction, and a task may run twice. Therefore each task copies its rows with its own
+number, and the driver takes those of the successful tasks in one transaction (`merging`). The table is UNLOGGED: after
+a crash of the server it is empty, which the count of rows detects.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.spark")
 
-#: The column with the number of the task; and of a key column its text as it came: see kinds.py.
+#: The column with the task's number; the prefix of columns with a key's original text, see kinds.py.
 TASK, _RAW = "__hf_task", "__hf_raw_"
 _TOLD = "task bigint, rows bigint, error string"
 
 
 class Staged(NamedTuple):
-    """The rows that are staged."""
+    """The result of staging: the successful tasks, and the number of their rows."""
 
     tasks: list[int]
     rows: int
 
 
 class Stage(NamedTuple):
-    """An attempt's table."""
+    """The name of an attempt's staging table."""
 
     schema: str
     name: str
 
     @classmethod
     def of(cls, target: Target, batch: BatchWrite) -> Stage:
-        """The attempt's own: PostgreSQL cuts names at 63 bytes, so a sink's is hashed."""
+        """The table of this attempt. The sink's name is hashed, since PostgreSQL cuts names at 63 bytes."""
         return cls(target.schema, f"{_prefix(batch.sink)}{batch.fence}")
 
 
@@ -56,7 +56,7 @@ def _prefix(sink: str) -> str:
 
 
 def make(connection: Connection[Any], stage: Stage, target: Target) -> None:
-    """With the target's columns and types, and the text of keys that these may make others."""
+    """Create the table with the target's columns and types, and with text columns for keys that a type may change."""
     from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - executors may lack the extra
 
     own = [sql.SQL("0::bigint AS {}").format(sql.Identifier(TASK)), *_raw_columns(target)]
@@ -75,7 +75,7 @@ def _raw_columns(target: Target) -> list[Composable]:
 
 
 def respelled(target: Target) -> Composable:
-    """Of what is staged: whether a key is another text in the table's column than it was in the batch."""
+    """SQL: whether a staged key has another text in the table's column than in the batch."""
     from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - as above
 
     found = [
@@ -88,10 +88,10 @@ def respelled(target: Target) -> Composable:
 
 
 def fill(rows: DataFrame, at: PostgresAt, stage: Stage, target: Target, connections: int) -> Staged:
-    """Copy the rows, by tasks.
+    """Copy the rows, in tasks.
 
     Raises:
-        WriteFailed: one of them could not.
+        WriteFailed: a task could not copy its rows.
     """
     copied = rows.coalesce(connections).mapInArrow(_copying(at, stage, target), _TOLD).collect()
     for each in copied:
@@ -101,7 +101,7 @@ def fill(rows: DataFrame, at: PostgresAt, stage: Stage, target: Target, connecti
 
 
 def lacking(keys: DataFrame, at: PostgresAt, target: Target, connections: int) -> int:
-    """How many of these keys the target does not have. Raises WriteFailed."""
+    """The number of these keys that are not in the target. Raises WriteFailed."""
     told = keys.coalesce(connections).mapInArrow(_asking(at, target), _TOLD).collect()
     for each in told:
         if each.error:
@@ -110,7 +110,8 @@ def lacking(keys: DataFrame, at: PostgresAt, target: Target, connections: int) -
 
 
 def remove(at: PostgresAt, schema: str, sink: str, *, below: int) -> None:
-    """Drop what attempts of the sink with a lower fence have left. One that is being filled is left to the next."""
+    """Drop staging tables of the sink's attempts with a lower fence. A table that is in use is left for the next
+    attempt."""
     from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - as above
 
     find = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = %s AND starts_with(tablename, %s)"
@@ -131,7 +132,7 @@ def remove(at: PostgresAt, schema: str, sink: str, *, below: int) -> None:
 def _copying(
     at: PostgresAt, stage: Stage, target: Target
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """On executors: one row a task. What goes wrong comes back as text, as in tasks.py."""
+    """Make the function for executors: one row for each task, with an error as text, as in tasks.py."""
 
     def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -145,7 +146,7 @@ def _copying(
             except HoldfastError as error:
                 error_text = str(error)
                 for _ in filled:
-                    pass  # Spark wants its input read
+                    pass  # Spark requires that the whole input is read
         yield pa.RecordBatch.from_pydict({"task": [task], "rows": [rows], "error": [error_text]})
 
     return copy
@@ -165,7 +166,7 @@ def _asking(at: PostgresAt, target: Target) -> Callable[[Iterable[pa.RecordBatch
 
 
 def absent(at: PostgresAt, target: Target, batch: pa.RecordBatch) -> int:
-    """How many of these keys the target does not have, or only in another spelling. Raises WriteFailed."""
+    """The number of these keys that the target lacks, or has only in another form. Raises WriteFailed."""
     from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - as above
 
     names = sql.SQL(", ").join([*map(sql.Identifier, batch.schema.names), *_raw_columns(target)])
@@ -192,7 +193,7 @@ def absent(at: PostgresAt, target: Target, batch: pa.RecordBatch) -> int:
 
 
 def copied(at: PostgresAt, stage: Stage, target: Target, task: int, batches: Iterable[pa.RecordBatch]) -> int:
-    """Copy what this task has into the attempt's table. Returns how many rows. Raises WriteFailed."""
+    """Copy this task's rows into the attempt's table. Returns their number. Raises WriteFailed."""
     from holdfast.adapters.spark.writers.postgres._psycopg import psycopg, sql  # noqa: PLC0415 - as above
 
     columns = [*target.columns, *(_RAW + name for name in target.raw), TASK]
@@ -212,7 +213,7 @@ def copied(at: PostgresAt, stage: Stage, target: Target, task: int, batches: Ite
 
 
 def _check_nul(columns: Sequence[str], row: tuple[Any, ...]) -> None:
-    """Raises WriteFailed: one of these values has a NUL."""
+    """Raises WriteFailed: one of these values has a NUL character."""
     for name, value in zip(columns, row, strict=False):
         if _has_nul(value):
             raise WriteFailed(
@@ -226,8 +227,8 @@ def _has_nul(value: object) -> bool:
 
 
 def _rows(batch: pa.RecordBatch, target: Target) -> Iterator[tuple[Any, ...]]:
-    """Read them as Python does, and keys once more as they are. Raises WriteFailed: it has no such value, as for a year
-    10000."""
+    """The rows as Python values, with the keys' original texts at the end. Raises WriteFailed: Python has no such
+    value, for example a date in the year 10000."""
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:

@@ -1,4 +1,4 @@
-"""The table that rows go to, as it is: its columns, and whether the key is unique there."""
+"""The table that rows are merged into: its columns, and whether its key is unique."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SELECT c.oid, n.nspname, c.relname, c.relkind
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%s)
 """
-# A domain's base, and the modifier that counts there.
+# Resolves a domain to its base type, with the type modifier that applies there.
 _COLUMNS = """
 SELECT a.attname, t.typname, a.attgenerated <> '' OR a.attidentity = 'a',
     CASE WHEN b.typtype = 'e' THEN 'enum' ELSE b.typname END, e.typname, b.typmod, COALESCE(c.collisdeterministic, true)
@@ -41,8 +41,8 @@ LEFT JOIN pg_catalog.pg_type e ON e.oid = b.typelem AND b.typcategory = 'A'
 LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 """
-# Those that ON CONFLICT (columns) may take: whole, checked at once, of columns alone; and whether they tell texts apart
-# that differ.
+# Unique indexes that ON CONFLICT (columns) accepts: not partial, not deferred, without expressions; and whether their
+# collations distinguish all texts.
 _UNIQUE = """
 SELECT array_agg(a.attname::text), NOT EXISTS (
     SELECT FROM pg_catalog.pg_collation c WHERE c.oid = ANY (i.indcollation::oid[]) AND NOT c.collisdeterministic
@@ -53,7 +53,7 @@ WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate AND 
 GROUP BY i.indexrelid, i.indcollation
 """
 _JSON = ("json", "jsonb")
-#: Spark's own formats end at milliseconds, without a word: what is a column of its own arrives with its microseconds.
+#: Spark's default formats for JSON cut times to milliseconds without an error; columns of their own keep microseconds.
 _WHOLE_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -62,29 +62,29 @@ _WHOLE_TIMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A table."""
+    """The target table, with the columns that the rows have."""
 
     schema: str
     table: str
     columns: dict[str, Kind]
     raw: dict[str, LiteralString] = field(
         default_factory=dict
-    )  #: see kinds.py: of key columns that do not take any text as it is
+    )  #: key columns that may change a text -> SQL for the text, see kinds.py
 
     @property
     def name(self) -> sql.Identifier:
-        """Quoted."""
+        """The table's name, quoted."""
         return sql.Identifier(self.schema, self.table)
 
 
 def look(connection: Connection[Any], table: str, columns: Sequence[str], key: Sequence[str]) -> Target:
-    """Find it.
+    """Look up the table.
 
     Args:
-        connection: any.
+        connection: any connection.
         table: "table" or "schema.table".
-        columns: what the rows have.
-        key: of the sink.
+        columns: the columns of the rows.
+        key: the columns of the sink's key.
 
     Raises:
         SettingError: there is no such table, it lacks a column or a unique index on the key, or it is a view.
@@ -117,7 +117,7 @@ def look(connection: Connection[Any], table: str, columns: Sequence[str], key: S
 
 
 def schema_of(connection: Connection[Any], table: str) -> str:
-    """In which schema it is. Raises SettingError: there is no such table."""
+    """The table's schema. Raises SettingError: there is no such table."""
     return _find(connection, table)[1]
 
 
@@ -144,11 +144,11 @@ def _find(connection: Connection[Any], table: str) -> tuple[int, str, str]:
 
 
 def fitted(rows: DataFrame, target: Target, key: Sequence[str]) -> tuple[DataFrame, Target]:
-    """The rows as COPY can take them: what has fields goes to JSON. And the target with what its key columns make of
-    texts.
+    """The rows in a form that COPY accepts (structs, maps and variants become JSON), and the target with the checks of
+    its key columns.
 
     Raises:
-        SettingError: a column's type there does not hold what it has here, or does not tell its keys apart.
+        SettingError: a column of the table does not hold all values, or would make two keys equal.
     """
     chosen: list[Column] = []
     raw: dict[str, LiteralString] = {}

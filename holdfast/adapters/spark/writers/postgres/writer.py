@@ -1,12 +1,13 @@
 """`postgres(table, url)`: upsert, in one transaction with the batch's row. START HERE.
 
-Executors copy the rows into a table that belongs to the attempt (staging.py); then one transaction on the driver
-(merging.py) compares the sink's fence, merges by the key, and writes the batch's row. Executors and not the driver,
-since rows do not go through its memory then, and copying is most of the work. An attempt that is over, however long its
-driver was frozen, finds a higher fence and changes nothing.
+Executors copy the rows into a staging table of the attempt (staging.py). Then one transaction on the driver
+(merging.py) compares the sink's fence, merges by the key, and writes the batch's row. Executors do the copying, which
+is most of the work, so that rows do not pass through the driver's memory. An attempt that does not count any more finds
+a higher fence and changes nothing, however long its driver was stopped.
 
-Redis decides what is finished. The row says what is *written*; `finished_at` is the copy of that decision, set after
-it. What is written and not finished is written again by the next attempt, perhaps with other rows.
+Redis decides which batches are finished. The batch's row says what is *written*; `finished_at` is a copy of Redis'
+decision, set after it. A batch that is written and not finished is written again by the next attempt, maybe with other
+rows.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ def postgres(
 ) -> PostgresWriter:
     """Upsert each batch into a table of PostgreSQL 13 or later, by the sink's key.
 
-    The table has a unique index on exactly the key, and the columns of the rows. In its schema this makes the table
-    `holdfast_batches`, and one for each attempt while it copies.
+    The table needs a unique index on exactly the key, and the columns of the rows. The writer creates the table
+    `holdfast_batches` in the same schema, and a staging table for each attempt while it copies.
 
     Args:
         table: "table" or "schema.table".
-        url: `postgresql://...`, or the name of a conf of the Spark session that holds it.
-        on_conflict: what happens to a row whose key is there: "update" replaces its columns, "nothing" leaves it.
-        connections: that copy at a time.
-        timeout_s: for a connection, and a server that is silent; and for how long the server lets our transaction stand
-            still. A lock is waited for twice as long.
+        url: `postgresql://...`, or the name of a conf of the Spark session that has it.
+        on_conflict: for a row whose key is in the table: "update" replaces its columns, "nothing" leaves it.
+        connections: how many connections copy at the same time.
+        timeout_s: seconds for a connection, for a server that does not answer, and until the server ends an idle
+            transaction of ours. A lock is waited for twice as long.
 
     Raises:
-        MissingExtraError: there is no psycopg.
+        MissingExtraError: psycopg is not installed.
         SettingError: a setting cannot work.
     """
     return PostgresWriter(
@@ -62,7 +63,7 @@ def postgres(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresWriter:
-    """Made by `postgres`."""
+    """The writer that `postgres` makes."""
 
     table: str
     at: PostgresAt
@@ -71,7 +72,7 @@ class PostgresWriter:
     safe: Safe = field(default="transaction", init=False)
 
     def __post_init__(self) -> None:
-        from holdfast.adapters.spark.writers.postgres import _psycopg  # noqa: F401, PLC0415 - missing? said here
+        from holdfast.adapters.spark.writers.postgres import _psycopg  # noqa: F401, PLC0415 - raises here if missing
 
         if not self.table or not all(self.table.split(".")) or self.table.count(".") > 1:
             raise SettingError("table", self.table, "give 'table' or 'schema.table'")
@@ -81,11 +82,11 @@ class PostgresWriter:
             raise SettingError("connections", self.connections, "give a number, at least 1")
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
-        """Copy, merge, and note the batch.
+        """Copy the rows, merge them, and write the batch's row.
 
         Raises:
             BatchFenced: a later attempt has written.
-            BatchRefused: a later batch of the query was written, or the table would take two keys for one.
+            BatchRefused: a later batch of the query was written, or the table would treat two keys as equal.
             WriteFailed: PostgreSQL refuses, or does not answer.
             SettingError: the table does not fit the rows or the key.
         """
@@ -96,7 +97,7 @@ class PostgresWriter:
             looked = target.look(connection, self.table, rows.columns, batch.key)
             merging.prepare(connection, looked.schema)
             merging.check(connection, looked.schema, batch)
-        fitted, into = target.fitted(rows, looked, batch.key)  # not in there: the server ends what stands still
+        fitted, into = target.fitted(rows, looked, batch.key)  # outside: the server ends an idle transaction
         staging.remove(at, into.schema, batch.sink, below=batch.fence)
         stage, staged = staging.Stage.of(into, batch), staging.Staged([], 0)
         try:
@@ -115,16 +116,16 @@ class PostgresWriter:
 
         try:
             return staging.fill(rows, at, stage, into, self.connections)
-        except WriteFailed:  # because a later attempt has removed the table?
+        except WriteFailed:  # a later attempt may have removed the table; then `check` raises BatchFenced
             with at.connected() as connection:
                 merging.check(connection, stage.schema, batch)
             raise
 
     def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:
-        """Whether the batch's row says so, whatever Redis has forgotten.
+        """Whether the batch's row has it as finished, also if Redis has lost it.
 
         Raises:
-            BatchRefused: it knows a later batch of the query.
+            BatchRefused: the table of batches has a later batch of the query.
             WriteFailed: PostgreSQL does not answer.
         """
         from holdfast.adapters.spark.writers.postgres import merging, target  # noqa: PLC0415 - of an extra
@@ -133,7 +134,7 @@ class PostgresWriter:
             return merging.finished(connection, target.schema_of(connection, self.table), batch)
 
     def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
-        """Rows whose keys the table does not have: each task asks by a temporary table of its own.
+        """The number of rows whose keys are not in the table. Each task looks them up with a temporary table.
 
         Raises:
             WriteFailed: PostgreSQL refuses, or does not answer.
@@ -148,7 +149,7 @@ class PostgresWriter:
         return staging.lacking(fitted, at, into, self.connections)
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
-        """Set the row's `finished_at`."""
+        """Set `finished_at` in the batch's row."""
         from holdfast.adapters.spark.writers.postgres import merging, target  # noqa: PLC0415 - of an extra
 
         of = attempt.of

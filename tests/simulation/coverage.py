@@ -1,7 +1,7 @@
-"""Which branches of engine and store no world reaches: `python -m tests.simulation.coverage --count 1500 --write`.
+"""Branches of engine and store that no world reaches: `python -m tests.simulation.coverage --count 1500 --write`.
 
 It plays worlds under coverage.py (`pip install coverage`; nothing else here needs it). With `--write` its table goes
-into docs/project/simulation.md, between its markers. Which tests are about what worlds leave out is in unreached.py.
+into docs/project/simulation.md, between the markers there. unreached.py lists the tests about the other branches.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "project" / "simulation.md"
 _BEGIN, _END = "<!-- coverage: begin -->\n", "<!-- coverage: end -->\n"
-#: What worlds are about.
+#: The parts that worlds are to reach.
 _PARTS = ("holdfast/plugin/engine", "holdfast/plugin/own_loop", "holdfast/dedup")
 
 
 class Function(NamedTuple):
-    """What was reached of one."""
+    """One function, its branches, and how many were reached."""
 
     module: str
     name: str
@@ -37,7 +37,7 @@ class Function(NamedTuple):
 
 
 def main() -> None:
-    """Play, tell, write."""
+    """Play worlds, print the table, and write it into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1500, help="worlds")
     parser.add_argument("--seed", type=int, default=1, help="the first one's")
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _play(seeds: Iterable[int], kept: Path) -> None:
-    """In a process of its own: what was imported before is not looked at."""
+    """Play in a process of its own: coverage.py does not see modules that were imported before it started."""
     import coverage  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - of this tool alone
 
     looking = coverage.Coverage(
@@ -124,7 +124,7 @@ def _said(functions: Sequence[Function], count: int) -> Iterable[str]:
 
 def _about(module: str) -> str:
     fitting = [what for what in ABOUT if f"{module}/".startswith(f"{what}/")]
-    return ABOUT[max(fitting, key=len)] if fitting else "nobody has said"
+    return ABOUT[max(fitting, key=len)] if fitting else "not listed in unreached.py"
 
 
 if __name__ == "__main__":

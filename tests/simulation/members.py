@@ -1,4 +1,5 @@
-"""Whole members in simulated processes: `python -m tests.simulation.members SEED ...` prints what became of each."""
+"""Whole members in simulated processes: `python -m tests.simulation.members SEED ...` prints the outcome of each
+seed."""
 
 from __future__ import annotations
 

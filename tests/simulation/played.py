@@ -1,4 +1,4 @@
-"""For tests of the scheduler: one function as a whole world."""
+"""One function as a whole world, for tests of the scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def world(seed: int = 1, *, jitter: bool = True, yield_odds: float = 0.01) -> Iterator[Scheduler]:
-    """A scheduler that is ended, in which no task raised anything."""
+    """A scheduler, which is ended at the end of the block. Fails if a task ended with an error."""
     scheduler = Scheduler(seed, jitter=jitter, yield_odds=yield_odds)
     try:
         yield scheduler
@@ -25,7 +25,7 @@ def world(seed: int = 1, *, jitter: bool = True, yield_odds: float = 0.01) -> It
 
 
 def run_all(scheduler: Scheduler, *, for_s: float = 1000.0) -> None:
-    """Until nothing is left to do, or so long."""
+    """Run until nothing is left to do, for at most so many virtual seconds."""
     scheduler.run(lambda: False, scheduler.now + for_s)
 
 

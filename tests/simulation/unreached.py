@@ -1,8 +1,8 @@
-"""What worlds leave out of the engine and its stores: by module, which tests are about it, or why there are none."""
+"""Modules of the engine and its stores that worlds reach in part -> the tests about the rest, or why there are none."""
 
 from __future__ import annotations
 
-#: The longest that fits counts.
+#: The entry with the longest matching path counts.
 ABOUT = {
     "dedup": "`contracts/redis/test_claims.py`, `properties/test_claims_machine.py`",
     "dedup/spark_batches": "Spark's: `contracts/redis/test_batches.py`, `properties/test_batches_machine.py`",

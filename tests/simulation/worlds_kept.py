@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.simulation.drawing.world import World
 
 FOLDER = Path(__file__).parent / "worlds"
-#: Whose cure is not made yet, and why. Empty is how it should be.
+#: Name of a kept world that fails still -> why. It should be empty.
 OPEN: dict[str, str] = {}
 
 

@@ -232,7 +232,6 @@ class MemoryPartitionedSource(Questions):
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
         """Leave the group; a static member keeps its seat, unless `leave` is true."""
-        self.left_for_good = leave
         if self.client.closed or not self._topics:
             return
         now = self.broker.settle()

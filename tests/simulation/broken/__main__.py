@@ -25,12 +25,12 @@ _FOUND = re.compile(r"^seed (\d+): (\S.*?) at [\d.]+: (.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caught:
-    """What became of one rule that was broken."""
+    """The result for one broken rule."""
 
     rule: Broken
     #: How many worlds were played; the last one caught it, if any did.
     worlds: int
-    #: What was seen; empty: nothing.
+    #: The finding; empty = none.
     seen: str
 
 

@@ -1,7 +1,7 @@
-"""Rules of holdfast, each broken on purpose in one place: the simulated world has to catch every one of them.
+"""Rules of holdfast, each broken on purpose in one place: the simulated world has to catch each of them.
 
-A rule that no world misses when it is broken is not needed, or not searched. A text that is not found any more has
-moved: break the rule where it lives now.
+If no world fails with a broken rule, the rule is not needed, or not searched. If a text is not found any more, the code
+has moved: break the rule in its new place.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ class Broken:
     """One rule, and how it is broken."""
 
     name: str
-    #: Under the package.
+    #: Path under the package.
     file: str
-    #: As it stands there, once.
+    #: The code of the rule, which stands there once.
     rule: str
-    #: What stands in its place.
+    #: The code in its place.
     instead: str
-    #: What is to be seen then.
+    #: The effect of the broken rule.
     breaks: str
-    #: It is seen as an error that ends the app. Of all others that says that something else was broken.
+    #: The rule is caught by an error that ends the app. With any other rule such an error means that the change broke
+    #: something else.
     ends_the_app: bool = False
 
     def broken(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""The parts of an app: for those who start it, check it before a deployment, or show its settings."""
+"""AppParts: the parts of an app, for code that starts it, checks it before a deployment, or shows its settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AppParts:
         return self.settings if limit_s is None else self.settings.fitted(limit_s)
 
     def check(self) -> None:
-        """Hold handlers and settings against each other, before anything is reached.
+        """Check handlers and settings against each other, before any connection.
 
         Raises:
             SettingError: they cannot run together.
@@ -48,7 +48,7 @@ class AppParts:
         self.routes.plan_retries(self.source.group)
 
     def check_settings(self) -> None:
-        """Hold the settings against the source and each handler. Raises SettingError."""
+        """Check the settings against the source and each handler. Raises SettingError."""
         check = getattr(self.source, "check_settings", None)
         if check is not None:
             check(self.settings)
@@ -56,7 +56,7 @@ class AppParts:
             self.check_handler(handler)
 
     def check_handler(self, handler: Handler) -> None:
-        """Hold a handler against the settings. Raises SettingError."""
+        """Check a handler against the settings. Raises SettingError."""
         if self.settings.workers != 0:
             return
         if handler.is_async:
@@ -67,15 +67,14 @@ class AppParts:
             )
 
     def time_handlers(self) -> None:
-        """Give each handler without a timeout of its own that of the settings. Once, before the app runs."""
+        """Give each handler without a timeout that of the settings. Call it once, before the app runs."""
         timeout_s = self.settings.handler_timeout_s
         if timeout_s is not None:
             self.routes.change(lambda each: each if each.timeout_s is not None else replace(each, timeout_s=timeout_s))
 
     @property
     def wants_letters(self) -> bool:
-        """Whether a record may have to be put away: by a handler's dead letters or retry topics, or by the broker's
-        retries."""
+        """Whether the app may have to send letters: for dead letters, for retry topics, or for the broker's retries."""
         return (
             getattr(self.source, "retries", None) is not None
             or getattr(self.source, "unroutable_letters", None) is not None
@@ -83,7 +82,7 @@ class AppParts:
         )
 
     def own_letters(self) -> DeadLetters:
-        """Make the source's own dead letters. Raises SettingError: it has none."""
+        """Make the source's own sender of dead letters. Raises SettingError: it has none."""
         make = getattr(self.source, "dead_letters", None)
         if make is None:
             raise SettingError("dead_letters", None, "this source has none of its own: pass Holdfast(dead_letters=...)")

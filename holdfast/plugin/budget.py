@@ -1,8 +1,8 @@
-"""Times of a consumer group that have to fit into each other, as rules. Pure; Kafka's names and its milliseconds.
+"""Rules for the times of a consumer group, which must fit each other. Pure; with Kafka's names and milliseconds.
 
-One rule, one function: a Misfit, or None where it holds. Who checks a configuration, who makes one and who looks for
-what is wrong all ask here. Limits and defaults are those of Kafka 4.3 (GroupCoordinatorConfig, ConsumerConfig) and of
-librdkafka 2.16 (CONFIGURATION.md).
+Each rule is a function that returns a Misfit, or None if the rule holds. The checks of a configuration, the advice for
+one and the doctor use the same rules. Limits and defaults are those of Kafka 4.3 (GroupCoordinatorConfig,
+ConsumerConfig) and of librdkafka 2.16 (CONFIGURATION.md).
 """
 
 from __future__ import annotations
@@ -25,60 +25,60 @@ DEFAULT_HEARTBEAT_MS = 3_000
 DEFAULT_GROUP_HEARTBEAT_MS = 5_000
 DEFAULT_MAX_POLL_MS = 300_000
 
-#: Heartbeats that a session has room for: two may be lost.
+#: A session has room for this many heartbeats, so that two may be lost.
 HEARTBEATS_A_SESSION = 3
-#: What brokers allow of classic sessions unless told otherwise (group.min and group.max.session.timeout.ms): a join
-#: with another is answered INVALID_SESSION_TIMEOUT.
+#: The brokers' default limits for classic sessions (group.min and group.max.session.timeout.ms). A join with a value
+#: outside is answered by INVALID_SESSION_TIMEOUT.
 SESSION_RANGE_MS = (6_000, 1_800_000)
-#: And of a group's under the consumer protocol (group.consumer.min and group.consumer.max.session.timeout.ms).
+#: The same under the consumer protocol (group.consumer.min and group.consumer.max.session.timeout.ms).
 GROUP_SESSION_RANGE_MS = (45_000, 60_000)
-#: And of its heartbeats (group.consumer.min and group.consumer.max.heartbeat.interval.ms).
+#: The limits of its heartbeats (group.consumer.min and group.consumer.max.heartbeat.interval.ms).
 GROUP_HEARTBEAT_RANGE_MS = (5_000, 15_000)
-#: The largest that librdkafka takes; Java takes more.
+#: The largest value that librdkafka accepts; Java accepts more.
 LONGEST_POLL_MS = 86_400_000
 
-#: What the end of a drain still needs before the next poll: one bounded commit, which took up to 1.4 s on a real
-#: broker in the second phase of a cooperative rebalance, and a poll.
+#: Time between the end of a drain and the next poll: for a bounded commit, which took up to 1.4 s on a real broker in
+#: the second phase of a cooperative rebalance, and the poll itself.
 COMMIT_S = 2.0
-#: How long a drain may take where nobody says so, and how much of the room for it that is at most.
+#: The default drain, and the largest part of the available time that a default drain may take.
 DEFAULT_DRAIN_S = 10.0
 _OF_THE_ROOM = 0.8
-#: Less than most restarts take: a process that ends, is placed and pulled, starts and imports.
+#: Most restarts take longer: a process ends, is scheduled and pulled, starts and imports.
 SHORT_RESTART_MS = 10_000
 
 
 class Misfit(NamedTuple):
-    """Two times that do not fit. Both are in the texts, with what to change."""
+    """Two times that do not fit. The texts name both, and the remedy."""
 
     field: str
     value: object
-    #: What comes of it.
+    #: The consequence.
     effect: str
     remedy: str
 
     def error(self) -> SettingError:
-        """For who cannot go on with it."""
+        """The misfit as an error."""
         return SettingError(self.field, self.value, self.remedy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollBudget:
-    """The work that one member may have to do between two polls.
+    """The work of a member between two polls.
 
     Raises:
-        SettingError: a value that cannot be.
+        SettingError: an impossible value.
     """
 
-    #: The longest that one record takes.
+    #: The longest time of one record.
     handler_s: float
     #: Records that are handled at the same time.
     workers: int = 1
-    #: Records that one poll brings and that are all done before the next.
+    #: Records of one poll, which are all done before the next.
     batch: int = 500
-    #: How long a hand-over waits for what runs.
+    #: How long a hand-over waits for running handlers.
     drain_s: float = 0.0
     commit_s: float = COMMIT_S
-    #: The client is polled while handlers run, as holdfast does: only a hand-over stands between two polls then.
+    #: The client is polled while handlers run, as holdfast does: then only a hand-over lies between two polls.
     polls_meanwhile: bool = False
 
     def __post_init__(self) -> None:
@@ -96,16 +96,16 @@ class PollBudget:
 
     @property
     def batch_s(self) -> float:
-        """How long a poll's records take, each as long as the longest."""
+        """The time for a poll's records, if each takes the longest time."""
         return 0.0 if self.polls_meanwhile else math.ceil(self.batch / self.workers) * self.handler_s
 
     @property
     def total_s(self) -> float:
-        """Batch, drain, commit."""
+        """The time for batch, drain and commit."""
         return self.batch_s + self.drain_s + self.commit_s
 
     def largest_batch(self, limit_s: float) -> int:
-        """The most records a poll that stay below the limit; 0 = not even one."""
+        """The largest batch whose total stays below the limit; 0: not even one record."""
         rest_s = self.drain_s + self.commit_s
         if rest_s >= limit_s or self.handler_s == 0 or self.polls_meanwhile:
             return 0 if rest_s >= limit_s else self.batch
@@ -115,7 +115,7 @@ class PollBudget:
         return rounds * self.workers
 
     def shortest_limit_ms(self) -> int:
-        """The first limit in whole milliseconds that it stays below."""
+        """The lowest limit in whole milliseconds that the total stays below."""
         limit_ms = math.floor(self.total_s * 1000)
         while limit_ms / 1000 <= self.total_s:  # compared as turn_fits does: 2.01 * 1000 is less than 2010
             limit_ms += 1
@@ -133,7 +133,7 @@ class PollBudget:
 def heartbeat_fits(
     heartbeat_ms: int, session_ms: int, *, heartbeat: str = HEARTBEAT, session: str = SESSION
 ) -> Misfit | None:
-    """At most a third of the session. For a group's settings at the broker give their names."""
+    """A heartbeat interval is at most a third of the session. `heartbeat`, `session`: the names of the settings."""
     if 0 < heartbeat_ms * HEARTBEATS_A_SESSION <= session_ms:
         return None
     return Misfit(
@@ -146,7 +146,7 @@ def heartbeat_fits(
 
 
 def session_below_poll(session_ms: int, max_poll_ms: int) -> Misfit | None:
-    """Otherwise librdkafka makes no client; Java's makes one."""
+    """The session is not longer than the poll interval: else librdkafka refuses to create a client; Java does not."""
     if session_ms <= max_poll_ms:
         return None
     return Misfit(
@@ -160,7 +160,7 @@ def session_below_poll(session_ms: int, max_poll_ms: int) -> Misfit | None:
 def session_allowed(
     session_ms: int, allowed_ms: tuple[int, int] = SESSION_RANGE_MS, *, session: str = SESSION
 ) -> Misfit | None:
-    """Within what the brokers allow, as far as they have their defaults."""
+    """The session is within the brokers' default limits."""
     least_ms, most_ms = allowed_ms
     if least_ms <= session_ms <= most_ms:
         return None
@@ -178,7 +178,7 @@ def session_allowed(
 
 
 def restart_fits(session_ms: int, restart_s: float | None = None, *, session: str = SESSION) -> Misfit | None:
-    """A static member comes back within its session. Without `restart_s` nobody has said how long it takes."""
+    """A static member comes back within its session. `restart_s`: how long a restart takes; None: not known."""
     least_ms = SHORT_RESTART_MS if restart_s is None else math.floor(restart_s * 1000) + 1
     if session_ms >= least_ms:
         return None
@@ -193,7 +193,7 @@ def restart_fits(session_ms: int, restart_s: float | None = None, *, session: st
 
 
 def turn_fits(turn: PollBudget, max_poll_ms: int) -> Misfit | None:
-    """Batch, drain and commit are done before the group takes the member for stuck."""
+    """Batch, drain and commit end before the group takes the member for stuck."""
     limit_s = max_poll_ms / 1000
     if turn.total_s < limit_s:
         return None
@@ -216,7 +216,7 @@ def turn_fits(turn: PollBudget, max_poll_ms: int) -> Misfit | None:
 
 
 def drain_fits(drain_s: float, max_poll_ms: int) -> Misfit | None:
-    """Drain and commit of who polls while handlers run."""
+    """Drain and commit fit into the poll interval, for a member that polls while handlers run."""
     turn = PollBudget(handler_s=0.0, drain_s=drain_s, polls_meanwhile=True)
     if (found := turn_fits(turn, max_poll_ms)) is None:
         return None
@@ -232,11 +232,11 @@ def drain_fits(drain_s: float, max_poll_ms: int) -> Misfit | None:
 
 
 def fitting_drain_s(max_poll_interval_s: float) -> float:
-    """The drain of who has set none: the default, or most of what the poll interval leaves room for. 0 = no room."""
+    """The drain if none is set: the default, or 80 % of the time that the poll interval leaves; 0: it leaves none."""
     room_s = max_poll_interval_s - COMMIT_S
     return DEFAULT_DRAIN_S if room_s > DEFAULT_DRAIN_S else max(0.0, round(_OF_THE_ROOM * room_s, 3))
 
 
 def heartbeat_for(session_ms: int, default_ms: int = DEFAULT_HEARTBEAT_MS) -> int:
-    """The client's own where that fits, else a third of the session."""
+    """The client's default heartbeat interval if it fits, else a third of the session."""
     return max(1, min(default_ms, session_ms // HEARTBEATS_A_SESSION))

@@ -1,4 +1,4 @@
-"""Parts of an app, or of a consumer for a loop: looked at when it is made, not by the first call that fails."""
+"""Checks the parts of an app or of a consumer for an own loop at construction, not when a first call fails."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from holdfast.dedup.not_run import check_returns, name_of_call
 from holdfast.errors import SettingError
 from holdfast.plugin.settings import Settings
 
-#: What to give for `claims=`.
+#: The remedy for a wrong `claims=`.
 A_STORE = "RedisClaims.from_url(url); MemoryClaims() for tests in one process; None to go without a store"
 
 
 def check_parts(*, claims: object, settings: object, observers: object) -> None:
-    """Hold each against what it has to be; None stands for none, and for the defaults. Raises SettingError, which shows
-    no value: a URL has a password, a configuration too."""
+    """Check the types of these arguments; None is allowed for `claims` and `settings`. Raises SettingError, without the
+    value: a URL or a configuration may have a password."""
     if claims is not None:
         check_store("claims", claims, "begin", "connect")
     if not isinstance(settings, Settings | None):

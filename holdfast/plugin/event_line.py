@@ -1,4 +1,4 @@
-"""How an event is logged: its name, then `key=value`, so that a person can read and a machine can parse it."""
+"""EventLine: the log line of an event: its name, then `key=value`, for people and for machines."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-#: Of one value, in characters. What a handler raises may have the record in its text.
+#: The most characters of one value: the text of a handler's error may have the record in it.
 _LONGEST = 1_000
 
 
 class EventLine:
-    """One line of a log."""
+    """The base of events: formats one as a log line."""
 
     __slots__ = ()
-    #: At which level the engine logs the event.
+    #: The level at which the engine logs the event.
     level: ClassVar[int] = logging.WARNING
-    #: One of these is about one record, of which there may be thousands a second: its lines have a rate.
+    #: The event is about one record. There may be thousands a second, so its lines are limited.
     of_a_record: ClassVar[bool] = False
 
     def __str__(self) -> str:
@@ -49,13 +49,13 @@ def _said(value: Any) -> str:  # noqa: ANN401 - whatever a field holds
     text = str(value)
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text):,} characters)"
-    # As a shell reads it: quoted where it has to be, and always one line.
+    # Quoted if necessary, as for a shell, and always one line.
     plain = text.isprintable()
     return json.dumps(text, ensure_ascii=not plain) if not plain or re.search(r"[\s=\"'\\]|^$", text) else text
 
 
 def ranges_of(partitions: Sequence[Partition]) -> str:
-    """Partitions in few words, such as orders-[0-3,7]: groups have hundreds of partitions, a line has one."""
+    """Partitions in a short form, such as orders-[0-3,7], since a group may have hundreds."""
     parts = []
     for (topic, broker), each in groupby(sorted(partitions), key=lambda one: (one.topic, one.broker)):
         numbers = [one.number for one in each]

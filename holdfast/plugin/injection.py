@@ -1,4 +1,4 @@
-"""Injection: keyword-only parameters of handlers get the app's resources, by their names, and their own call."""
+"""Injection: binds keyword-only parameters of handlers to the app's resources, by name, and to the handler's call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-#: What handlers with `value=` call their own parameters.
+#: Names of parameters of handlers with `value=`; no resource may have them.
 _TAKEN = ("record", "records", "value", "values")
 
 
@@ -27,12 +27,12 @@ class _Values(dict[str, Any]):
 
 
 class Injection:
-    """The resources of one app, and who gets them."""
+    """The resources of one app, and the handlers that get them."""
 
     def __init__(self) -> None:
         self._resources: list[Resource] = []
         self._values = _Values()
-        #: Whether a handler asks for its call.
+        #: Whether a handler has a parameter for its call.
         self.gives_calls = False
 
     def add(self, function: Callable[..., Any]) -> None:
@@ -49,19 +49,19 @@ class Injection:
         self._resources.append(Resource(name, function, is_async))
 
     def at_start(self, function: Callable[[], Any]) -> None:
-        """Have it called before the app joins its group. Raises SettingError."""
+        """Add a function that is called before the app joins its group. Raises SettingError."""
         self._add_call("on_startup", function, before=True)
 
     def at_end(self, function: Callable[[], Any]) -> None:
-        """Have it called when the app has left. Raises SettingError."""
+        """Add a function that is called when the app has left. Raises SettingError."""
         self._add_call("on_shutdown", function, before=False)
 
     def bind(self, call: F) -> F:
-        """Bind a handler's keyword-only parameters: those named as a resource, and those annotated `HandlerCall`.
-        Without one it stays as it is."""
+        """Bind a handler's keyword-only parameters: those named as a resource, and those annotated `HandlerCall`. A
+        handler without such a parameter is returned unchanged."""
         try:
             signature = inspect.signature(call)
-        except (TypeError, ValueError):  # some functions in C do not tell theirs, and things that cannot be called
+        except (TypeError, ValueError):  # some functions written in C have no signature; or it is no callable
             return call
         asked = [each for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY]
         names = [each.name for each in asked if each.name in self._names]
@@ -80,10 +80,10 @@ class Injection:
         made: Any = functools.wraps(call)(bound_async if is_coroutine(call) else bound)
         left = [each for each in signature.parameters.values() if each.name not in (*names, *calls)]
         made.__signature__ = signature.replace(parameters=left)
-        return made  # type: ignore[no-any-return]  # it takes what it took, without these
+        return made  # type: ignore[no-any-return]  # the same parameters, without the bound ones
 
     def resources(self) -> Resources:
-        """Make what opens and closes them."""
+        """Make the object that opens and closes the resources."""
         return Resources(self._resources, self._values)
 
     @property
@@ -116,7 +116,7 @@ class Injection:
 
 
 def _is_call(parameter: inspect.Parameter, function: object) -> bool:
-    """Whether a parameter is annotated `HandlerCall`, or that and None; as text, where only type checkers know it."""
+    """Whether a parameter is annotated `HandlerCall` or `HandlerCall | None`, also as text."""
     said = parameter.annotation
     if isinstance(said, str) and said.split(".")[-1] == "HandlerCall":
         return True
@@ -125,13 +125,13 @@ def _is_call(parameter: inspect.Parameter, function: object) -> bool:
 
 
 def _check_ran(what: str, name: str, returned: object) -> None:
-    """Raises SettingError: what it was to do has not run."""
+    """Raises SettingError: the function has returned a coroutine or generator, which has not run."""
     if (kind := not_run(returned)) is not None:
         raise SettingError(what, name, f"it returned a {kind}, which has not run yet: register the `async def` itself")
 
 
 def _takes_nothing(what: str, function: Callable[..., Any]) -> None:
-    """Raises SettingError: it cannot be called without arguments."""
+    """Raises SettingError: the function cannot be called without arguments."""
     if not callable(function):
         raise SettingError(what, function, "register a function")
     try:
@@ -139,5 +139,5 @@ def _takes_nothing(what: str, function: Callable[..., Any]) -> None:
     except TypeError:
         name = name_of_call(function)
         raise SettingError(what, name, "it is called without arguments: give its parameters defaults") from None
-    except ValueError:  # some functions in C do not tell their parameters
+    except ValueError:  # some functions written in C have no signature
         pass

@@ -1,6 +1,7 @@
-"""Overrides: settings from a program's environment and from a TOML file, laid over those that its code has.
+"""Overrides: settings from the environment and from a TOML file, which replace those of the code.
 
-Each value is checked as in code, and told by the name that it has in its place. Who asks brings the environment.
+Each value is checked as in code. Errors have the name that the value has in the environment or the file. The caller
+passes the environment.
 """
 
 from __future__ import annotations
@@ -24,43 +25,44 @@ T = TypeVar("T")
 PREFIX = "HOLDFAST_"
 ENVIRONMENT = "environment"
 PROJECT_FILE = "pyproject.toml"
-#: What `holdfast run` tells its processes, and no setting.
+#: Variables that `holdfast run` sets for its processes; they are no settings.
 PROCESS, LIFELINE = "HOLDFAST_PROCESS", "HOLDFAST_LIFELINE"
-#: Where `holdfast run` has its own options; they are no settings of an app.
+#: The prefix and the table of the options of `holdfast run`; they are no settings of an app.
 RUN_PREFIX, RUN_TABLE = "HOLDFAST_RUN_", "run"
-#: In the place of None, which neither an environment nor TOML has.
+#: Stands for None, which neither an environment nor TOML has.
 NONE = "none"
-# Kubernetes gives every pod such variables for each service of its namespace (enableServiceLinks): of one that is
-# called holdfast, or holdfast-something, they begin as ours.
+# Kubernetes sets such variables in every pod for each service of the namespace (enableServiceLinks). Those of a service
+# named holdfast, or holdfast-something, begin with our prefix.
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://.*")
 _SERVICE_LINK = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """One value of a place."""
+    """One value from the environment or from a file."""
 
-    #: For people: "environment", or the file's name.
+    #: "environment", or the file's name.
     where: str
-    #: As it is called there, and as it stands there.
+    #: Its name there.
     name: str
+    #: Its value there, before conversion.
     said: object
     value: object
 
     def error(self, remedy: str) -> SettingError:
-        """Tell that it cannot work, by the name that it has there."""
+        """The error for this value, with its name there."""
         return SettingError(self.name, self.said, remedy, origin=self.where)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """The settings of one place, or of several."""
+    """Settings from the environment, from a file, or from both."""
 
-    #: By their fields, with dots where they are nested: "workers", "ramp", "ramp.headroom".
+    #: Field -> its override; nested fields with dots: "workers", "ramp", "ramp.headroom".
     values: Mapping[str, Override] = field(default_factory=dict)
 
     def under(self, later: Overrides) -> Overrides:
-        """Merge these with others, which win."""
+        """Merge these with `later`, which wins."""
 
         def stays(path: str) -> bool:
             above = path.rpartition(".")[0]
@@ -70,7 +72,7 @@ class Overrides:
         return Overrides(values={**mine, **later.values})
 
     def over(self, base: T) -> T:
-        """Change settings to these. Raises SettingError, by the names that they have there."""
+        """Return `base` with these values. Raises SettingError, with the names of the environment or the file."""
         whole: dict[str, object] = {}
         nested: dict[str, dict[str, object]] = {}
         for path, given in self.values.items():
@@ -86,13 +88,13 @@ class Overrides:
         return made
 
     def named(self, error: SettingError) -> SettingError:
-        """Name the setting of an error as it is called there, if its value is one of these."""
+        """The error with the setting's name in the environment or the file, if its value comes from there."""
         given = self.values.get(error.field)
         if given is not None:
             return given.error(error.remedy)
         if not self.values or error.origin:
             return error
-        # Two contradict each other, and the one that is named is the program's own.
+        # Two settings contradict each other, and the error names the one that comes from the code.
         others = ", ".join(f"{each.name} ({each.where})" for each in self.values.values())
         return SettingError(
             error.field, error.value, f"{error.remedy}; in force are {others}", origin="code or default"
@@ -106,10 +108,10 @@ class Overrides:
 
 
 def of_environment(settings: type[object], environment: Mapping[str, str]) -> Overrides:
-    """The settings that stand in an environment as HOLDFAST_..., a text each.
+    """The settings in an environment: the variables HOLDFAST_...
 
     Raises:
-        SettingError: a name that is no setting's, or a text that cannot be a value of it.
+        SettingError: an unknown name, or a text that cannot be converted.
     """
     paths = {PREFIX + path.replace(".", "_").upper(): (path, hint) for path, hint in _paths(settings)}
     found = {}
@@ -126,7 +128,7 @@ def of_environment(settings: type[object], environment: Mapping[str, str]) -> Ov
 
 
 def of_file(settings: type[object], path: str | Path) -> Overrides:
-    """The settings of a TOML file; of a pyproject.toml those of its table [tool.holdfast].
+    """The settings in a TOML file; in a pyproject.toml, those of its table [tool.holdfast].
 
     Raises:
         SettingError: as `of_table`, or the file cannot be read.
@@ -136,13 +138,13 @@ def of_file(settings: type[object], path: str | Path) -> Overrides:
 
 
 def run_table(path: str | Path) -> object:
-    """Read what a TOML file says of `holdfast run` itself: its table [run], {} if it has none. Raises SettingError, as
+    """The table [run] of a TOML file, with the options of `holdfast run`; {} if there is none. Raises SettingError, as
     `of_file`."""
     return _content(Path(path)).get(RUN_TABLE, {})
 
 
 def is_service_link(name: str, value: str) -> bool:
-    """Whether a variable that begins as one of `holdfast run` is one of Kubernetes', for a service holdfast-run."""
+    """Whether a variable with the prefix of `holdfast run` comes from Kubernetes, for a service holdfast-run."""
     linked = _SERVICE_LINK.fullmatch(name) is not None
     return linked and (name != f"{RUN_PREFIX}PORT" or _LINK_VALUE.fullmatch(value) is not None)
 
@@ -169,12 +171,12 @@ def of_table(settings: type[object], table: Mapping[str, object], where: str) ->
     """The settings of a TOML table.
 
     Args:
-        settings: the class that has them.
-        table: its content.
+        settings: the class of the settings.
+        table: the table's content.
         where: the file, for errors.
 
     Raises:
-        SettingError: a name that is no setting's, or a value that is not one's.
+        SettingError: an unknown name, or a value that cannot work.
     """
     paths = dict(_paths(settings))
     found = {}
@@ -196,7 +198,7 @@ def _of_one_place(found: Mapping[str, Override]) -> Overrides:
 
 
 def _unknown(name: str, known: list[str], where: str) -> SettingError:
-    # Not its value: who misspells a name, or thinks that there is one, may have written a password.
+    # Without the value: behind a misspelled or invented name, it may be a password.
     return SettingError(name, MASK, f"there is no setting of that name: {meant(name, known)}", origin=where)
 
 
@@ -213,7 +215,7 @@ def _inner(settings: type[object], name: str) -> Any:  # noqa: ANN401 - a class 
 
 
 def _inner_of(hint: object) -> type[object] | None:
-    """Of `Ramp | None`: Ramp."""
+    """The class of nested settings in a hint: Ramp, for `Ramp | None`."""
     return next((each for each in _choices(hint) if isinstance(each, type) and is_dataclass(each)), None)
 
 
@@ -226,7 +228,7 @@ def _choices(hint: object) -> tuple[object, ...]:
 
 
 def _of_text(name: str, text: str, hint: object) -> object:
-    """The value that a text stands for. What only looks wrong (an unknown word, a number below 0) the settings refuse.
+    """Convert a text to a value. The settings themselves refuse unknown words and numbers out of range.
 
     Raises SettingError.
     """

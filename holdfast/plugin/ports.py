@@ -1,8 +1,8 @@
-"""The seams: what the engine needs of a broker's client, of dead letters and of those who watch.
+"""Ports: the protocols between the engine and a broker's client, dead letters, and observers.
 
-Two families of source. *Partitioned* (Kafka, RocketMQ pull): partitions are assigned and taken away, a watermark per
-partition is committed. *Leased* (RocketMQ 5 over gRPC, share groups): every record has a lease at the broker and is
-acknowledged alone. All methods of a source are called by one thread, the one that runs the app.
+There are two families of sources. *Partitioned* (Kafka, RocketMQ pull): partitions are assigned and revoked, and a
+watermark for each partition is committed. *Leased* (RocketMQ 5 over gRPC, share groups): every record has a lease at
+the broker and is acknowledged by itself. One thread calls all methods of a source: the one that runs the app.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Start(NamedTuple):
-    """Where an assigned partition begins."""
+    """The engine's answer for an assigned partition."""
 
-    #: The next offset to read; None = not known yet, and the partition is held.
+    #: The next offset to read; None: not known yet, and the partition is held.
     offset: int | None
-    #: The engine has not taken the partition over yet: deliver nothing, the engine seeks and resumes later.
+    #: The engine has not taken the partition over yet: deliver no records; the engine seeks and resumes later.
     hold: bool
 
 
@@ -34,12 +34,14 @@ class Committed(NamedTuple):
     """A group's committed offset: the next one to read."""
 
     offset: int
-    #: Whether it carries our mark with this very offset. If not, somebody has set it: it wins over what we know.
+    #: Whether its metadata has holdfast's mark for this offset. If not, another program has set it, and it wins over
+    #: the position in the store.
     ours: bool
-    #: False: the broker's commits carry no mark, so it says nothing of who made it. Then what is known wins, also over
-    #: a higher one; it counts where nothing is known.
+    #: False: the broker's commits carry no metadata, so it is unknown which program has made it. Then the position in
+    #: the store wins, also over a higher offset; without a position, the offset counts.
     marked: bool = True
-    #: Of the store whose member has made it, as `ClaimStore.store_id`; "" = it does not say. No reason for a reset.
+    #: The `ClaimStore.store_id` of the member that has made the commit; "": not known. Another store is no reason for
+    #: a reset.
     store: str = ""
 
 
@@ -47,8 +49,8 @@ class CommitFate(Enum):
     """The fate of one partition's commit."""
 
     DONE = "done"
-    AGAIN = "again"  #: refused or unknown for now: send again while the partition is owned
-    DISCARD = "discard"  #: no longer ours to commit
+    AGAIN = "again"  #: refused for now, or unknown: send it again while the partition is owned
+    DISCARD = "discard"  #: this member must not commit the partition any more
 
 
 class End(NamedTuple):
@@ -66,8 +68,8 @@ class Batch(NamedTuple):
 
     records: Sequence[Record]
     ends: Sequence[End] = ()
-    #: Of those records whose message cannot be read, so that their value is what there is of it, partition and offset,
-    #: and why. No handler gets them: they fail for good at once.
+    #: (partition, offset) -> error, for records whose message cannot be decoded; their value is the raw content. No
+    #: handler gets them: they fail for good at once.
     unreadable: Mapping[tuple[Partition, int], RecordUnreadable] = NONE
 
 
@@ -75,47 +77,47 @@ NOTHING = Batch(())
 
 
 class RebalanceListener(Protocol):
-    """The engine, as a partitioned source calls it inside `poll` or `close`. No call raises."""
+    """The engine's methods that a partitioned source calls inside `poll` or `close`. They never raise."""
 
     @property
     def store_id(self) -> str:
-        """Which store of claims stands behind what is committed: for the commits' metadata, where there is any."""
+        """The id of the store of claims, for the metadata of commits, if the broker has metadata."""
         ...
 
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
-        """These partitions came. Replies where each begins."""
+        """Take assigned partitions. Returns where each begins."""
         ...
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """These partitions go now: on return they are drained, committed and let go."""
+        """Give up partitions. On return they are drained, committed and released."""
         ...
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """These partitions are gone already: nothing may be committed for them."""
+        """Drop partitions that other members may have already: no commit is allowed for them."""
         ...
 
     def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None:
-        """A signal handler has raised inside of `assigned`, `revoked` or `lost`. The change stands. New partitions stay
-        paused until a seek."""
+        """Note that a signal handler has raised inside of `assigned`, `revoked` or `lost`. The change stands. New
+        partitions stay paused until a seek."""
         ...
 
     def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None:
-        """A commit has come to its end."""
+        """Take the fate of a commit."""
         ...
 
     def reset(self, partition: Partition, offset: int, *, cut: bool = False) -> None:
-        """The broker says that somebody has reset the group's offset; or (`cut`) its log ends before what was read.
-        What is known from there on is dropped, and the engine seeks."""
+        """Take a reset of the group's offset, as the broker reports it; or (`cut`) a log that ends before the offset
+        that was read. The engine drops what it knows from `offset` on, and seeks."""
         ...
 
     def overwritten(self, partition: Partition, offset: int) -> None:
-        """The broker has this offset for the group, though another commit of ours was acknowledged and none is under
-        way: the engine commits anew."""
+        """Note that the broker has this offset for the group, although it has acknowledged another commit of this
+        member, and none is under way. The engine commits again."""
         ...
 
 
 class PartitionedSource(Protocol):
-    """A client whose partitions are assigned. Raises SourceError (typed) where the broker does not do as asked."""
+    """A client whose partitions are assigned. Methods raise SourceError if the broker refuses or does not answer."""
 
     @property
     def group(self) -> str:
@@ -129,48 +131,48 @@ class PartitionedSource(Protocol):
 
     @property
     def session_timeout_s(self) -> float | None:
-        """After how long of silence the broker hands a member's partitions on; None = only the broker knows."""
+        """Seconds of silence after which the broker gives the member's partitions away; None: only the broker knows."""
         ...
 
     @property
     def max_poll_interval_s(self) -> float:
-        """How long a member may stay away from `poll` before the group goes on without it."""
+        """The longest time between two polls, in seconds, before the group removes the member."""
         ...
 
     @property
     def identity(self) -> Callable[[Record], str | None] | None:
-        """An identity that all copies of one message share, where producers may store one twice: the engine claims it
-        where the handler names no key. None: positions are enough."""
+        """An identity that all copies of one message share, if producers may store a message twice: the engine claims
+        it if the handler has no key. None: positions are enough."""
         ...
 
     @property
     def retry_topic(self) -> str | None:
-        """A topic in which failed records come again: each goes to the handler of the topic where it was born."""
+        """The topic in which failed records are delivered again, each to the handler of its origin topic."""
         ...
 
     def brings_again(self, topic: str) -> bool:
-        """Whether records of that topic were tried before, and say where they were born: `retry_topic`, and what the
-        broker has for other ways to consume for the group."""
+        """Whether records of this topic were tried before and name their origin topic: `retry_topic`, and the broker's
+        retry topics for other kinds of consumers of the group."""
         ...
 
     @property
     def unroutable_letters(self) -> str | None:
-        """The dead letter topic for what comes by `retry_topic` and does not say where it was born: somebody has put it
-        there by hand. None: it stops the app, as records of topics do that nobody handles."""
+        """The dead letter topic for records of `retry_topic` without an origin topic, which a person may have sent
+        there. None: such a record stops the app, as a record of a topic without a handler does."""
         ...
 
     @property
     def retries(self) -> Callable[[Record], bool] | None:
-        """Whether the broker would bring that record again, which has failed here: then its letter goes to
-        `retry_topic`. So does the last one of a handler without a dead letter: the broker puts it away. None: what
-        fails is tried again in place alone."""
+        """Whether the broker would deliver a failed record again: then its letter goes to `retry_topic`. If the handler
+        has no dead letter topic, the last letter goes there too, and the broker puts it into its own dead letters.
+        None: records are retried only in place."""
         ...
 
     @property
     def gaps_are_the_logs(self) -> bool:
-        """Whether what it brings nothing of has no record in the log, beyond doubt: each read begins at an offset of
-        its own books, and the broker's answer says where it ends. False: a client keeps the position, which may go past
-        records; then the engine looks twice (`Holes`)."""
+        """Whether offsets without a record surely have none in the log. True: each read begins at an offset that the
+        source itself keeps, and the broker's answer says where it ends. False: a client keeps the position, and may
+        skip records; then the engine checks gaps (`Holes`)."""
         ...
 
     def open(
@@ -180,8 +182,8 @@ class PartitionedSource(Protocol):
         owners: Mapping[Partition, Fence],
         deadline: Deadline,
     ) -> None:
-        """Reach the broker and join. Names that begin with ^ are patterns. Records of partitions that are not in
-        `owners` are dropped; the others carry their fence."""
+        """Connect to the broker and join the group. Names that begin with ^ are patterns. Records of partitions that
+        are not in `owners` are dropped; the others get their fence."""
         ...
 
     def subscribe(self, topics: Collection[str]) -> None:
@@ -189,97 +191,99 @@ class PartitionedSource(Protocol):
         ...
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Deliver records, call the listener. Returns at the first record, and after `timeout_s` without one.
+        """Return records, and call the listener. Returns at the first record, and after `timeout_s` without one.
 
-        What was assigned in this very call brings one record at most: the engine then asks for fewer than before.
+        A partition that was assigned in this call gives one record at most: the engine may want fewer records after a
+        rebalance.
         """
         ...
 
-    # Of these three, each partition has its own answer. What goes wrong with one of them (its topic is gone, it has no
-    # leader) stands in its place as a SourceError, and what was not answered may be left out; either is asked for
-    # again, and the others go on. Raised is what is about all of them.
+    # In the next three methods each partition has its own answer. An error of one partition (its topic is gone, it has
+    # no leader) is returned in its place, and unanswered partitions may be left out; the engine asks for both again,
+    # and the others go on. An error that concerns all partitions is raised.
     def position_names(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, str | SourceError]:
-        """A name for each partition's position in the store: other for a topic that was deleted and made again."""
+        """A name for each partition's position in the store; a new one if the topic was deleted and created again."""
         ...
 
     def committed(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, Committed | SourceError | None]:
-        """The group's committed offsets; None = none. An error or a timeout is never None."""
+        """The group's committed offsets; None: there is none. An error or a timeout is never None."""
         ...
 
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, int | SourceError]:
-        """Where a group begins that has committed nothing (earliest, latest): now, as a number."""
+        """The starting offsets for a group without committed offsets (earliest, latest), as numbers, now."""
         ...
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """The ends of the logs, asked of the broker now: the next offset that a producer gets. Raises SourceError."""
+        """The ends of the logs, by a request to the broker: the offset of the next record. Raises SourceError."""
         ...
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """Ask for the ends of the logs without waiting, and give the answer once, in the same or a later call; None =
-        not yet. The answer is about the partitions of the call that asked. Raises SourceError."""
+        """The ends of the logs without waiting: sends a request, and returns the answer in this or a later call, once;
+        None: not yet. The answer is for the partitions of the call that sent the request. Raises SourceError."""
         ...
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Begin to commit exactly these; never blocks. The listener's `committed` tells the outcome in a later poll.
+        """Begin to commit exactly these offsets; never blocks. A later poll passes the fate to `committed`.
 
-        Inside `revoked` the source must not let the partitions go before the broker has answered, or a bound of its own
-        has passed.
+        Inside `revoked`, the source must not release the partitions before the broker has answered, or a limit of its
+        own has passed.
         """
         ...
 
     def set_back(self, partition: Partition, offset: int) -> None:
-        """Begin to commit an offset to which the group goes back on purpose, as a tool's reset does: without our mark,
-        where there are marks. Whoever has the partition next honours it, though the store knows more as done."""
+        """Begin to commit an offset to which the group goes back on purpose, as a tool's reset does: without holdfast's
+        mark, if the broker's commits have metadata. The partition's next owner follows it, although the store has later
+        records as done."""
         ...
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The ends of the partitions' logs as far as known without asking the broker; for reports."""
+        """The ends of the logs, as far as known without a request to the broker; for reports."""
         ...
 
     def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Where the partitions' logs begin, as far as known without asking the broker: what lay before was deleted. Of
-        a log that has deleted what was to be read it is known when the source brings what comes behind that."""
+        """The beginnings of the logs, as far as known without a request to the broker. If records were deleted before
+        they were read, the beginning is known by the time the source delivers the records behind them."""
         ...
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Read on from there. Raises SourceUnavailable: not yet possible."""
+        """Read on from this offset. Raises SourceUnavailable: not possible yet."""
         ...
 
     def pause(self, partitions: Collection[Partition]) -> None:
-        """Deliver nothing of these, while membership goes on."""
+        """Deliver no records of these partitions, and stay in the group."""
         ...
 
     def resume(self, partitions: Collection[Partition]) -> None:
-        """Deliver again."""
+        """Deliver records of these partitions again."""
         ...
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
-        """Leave the group. Called when everything is committed and let go. Idempotent.
+        """Leave the group. Called when all partitions are committed and released. Idempotent.
 
-        A static member (one that keeps its place over a restart) only closes, unless it is to `leave` for good.
+        A static member, which keeps its partitions during a restart, only closes its client, unless `leave` is true.
         """
         ...
 
 
 @runtime_checkable
 class ReachableSource(Protocol):
-    """A source that can ask its brokers before it joins: what is asked of them after that knows that they answer."""
+    """A source that can reach its brokers before it joins, so that later steps of the start know that they answer."""
 
     def reach(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Reach the brokers and look for the topics. Before `open`. Raises SourceError: UnknownTopic names all that are
-        missing."""
+        """Connect to the brokers and look for the topics. Before `open`. Raises SourceError; UnknownTopic names all
+        missing topics."""
         ...
 
 
 @runtime_checkable
 class RetryTopicsSource(Protocol):
-    """A partitioned source that can have retry topics: the app reads them beside its own topics."""
+    """A partitioned source that supports retry topics, which the app reads beside its own topics."""
 
     @property
     def group(self) -> str:
@@ -287,14 +291,14 @@ class RetryTopicsSource(Protocol):
         ...
 
     def reads_all_of(self, topics: Collection[str]) -> None:
-        """These topics begin at their first record, wherever others begin of which the group has no offset: what lies
-        there was put there by this group. Before `open`."""
+        """Read these topics from their first record if the group has no offset there, whatever the setting for other
+        topics: this group has written their records. Before `open`."""
         ...
 
 
 @runtime_checkable
 class LeasedSource(Protocol):
-    """A client whose records have a lease each. Raises SourceError where the broker does not do as asked."""
+    """A client whose records have a lease each. Methods raise SourceError if the broker refuses or does not answer."""
 
     @property
     def group(self) -> str:
@@ -303,118 +307,119 @@ class LeasedSource(Protocol):
 
     @property
     def lease_s(self) -> float:
-        """How long a record stays hidden from others after it was delivered or extended."""
+        """How long a record stays hidden from other members after its delivery or extension, in seconds."""
         ...
 
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
-        """Reach the broker; all records carry this fence."""
+        """Connect to the broker. All records get this fence."""
         ...
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Deliver records. Offsets are numbers of the source's choice, never used twice in a partition."""
+        """Return records. The source chooses their offsets, and never uses one twice in a partition."""
         ...
 
     def identity(self, record: Record) -> str:
-        """An identity that stays when the record is delivered again: the key where the handler names none."""
+        """An identity that is the same when the record is delivered again; claimed if the handler has no key."""
         ...
 
     def extend(self, records: Sequence[Record]) -> None:
-        """Renew leases, each third of one; also without records: then for what is received and not delivered. Called
-        by one thread, so never twice at once for a record."""
+        """Renew leases. Called three times a lease, also without records: then for received records that are not
+        delivered yet. One thread calls it, so never twice at once for a record."""
         ...
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Acknowledge records that are done. Replies with those whose lease had ended: they will be delivered again.
+        """Acknowledge done records. Returns those whose lease had ended: the broker will deliver them again.
 
-        A source may only begin it here: then it keeps books until the broker has answered, acknowledges what comes
-        again meanwhile without delivering it, and replies with those of earlier calls.
+        A source may only begin to acknowledge here. Then it remembers the records until the broker has answered,
+        acknowledges further deliveries without passing them on, and returns late records of earlier calls.
         """
         ...
 
     def release(self, records: Iterable[Record]) -> None:
-        """Give back what was not handled; best effort: the lease ends by itself."""
+        """Give unhandled records back, best effort: otherwise their leases end."""
         ...
 
     def drain(self) -> None:
-        """The app is leaving: deliver nothing more, and give back what is received and not delivered."""
+        """Deliver no more records, and give back those that were received and not delivered: the app is leaving."""
         ...
 
     def close(self, deadline: Deadline) -> None:
-        """Bring to an end what was begun, then leave. Idempotent. What is neither acknowledged nor released may still
-        be running: its lease ends by itself."""
+        """Complete requests under way, then leave. Idempotent. Records that are neither acknowledged nor released may
+        still be running; their leases end."""
         ...
 
 
 @runtime_checkable
 class BatchedSource(Protocol):
-    """A leased source whose client hands batches over one record after the other, and gives one back as a whole.
+    """A leased source whose client delivers batches one record after the other, and can give back only whole batches.
 
-    So it is better to bring to its end what has been begun than to give it back.
+    Therefore the app completes begun batches before it leaves.
     """
 
     def wind_up(self) -> None:
-        """Begin to leave: nothing more is fetched; what has been begun is delivered on. Returns at once."""
+        """Begin to leave: fetch no more, and deliver the rest of begun batches. Returns at once."""
         ...
 
     @property
     def wound_up(self) -> bool:
-        """Whether nothing more will be delivered."""
+        """Whether no more records will be delivered."""
         ...
 
 
 class Seen(NamedTuple):
     """A queue as the broker describes it."""
 
-    #: The lowest offset that is there, and the next one that a producer gets.
+    #: The lowest offset in the log, and the offset of the next message.
     first: int
     end: int
-    #: Every offset below was answered by some member of the group; None = the group has none.
+    #: The group's offset: members have acknowledged all messages below; None: the group has none.
     committed: int | None
-    #: Whether each offset from there on is delivered: nothing is filtered out on the way.
+    #: Whether every message is delivered: no filter by tags.
     dense: bool
 
 
 @runtime_checkable
 class QueueLeasedSource(Protocol):
-    """A leased source whose records come from queues that move between members, and whose client does not say when."""
+    """A leased source whose records come from queues that move between members without a report by the client."""
 
     @property
     def queue_lease_wait_s(self) -> float:
-        """How long a queue's first record waits for the member that has it; a callback of the client waits with it."""
+        """Seconds that a queue's first record waits for the member that has the queue. A callback of the client waits
+        with it."""
         ...
 
     def queue(self, record: Record) -> Partition | None:
-        """The queue that it came from, with its broker; None = it cannot be told. Does not wait."""
+        """The record's queue, with its broker; None: not known. Does not wait."""
         ...
 
     def position_name(self, queue: Partition) -> str:
-        """The name of its position in the store."""
+        """The name of the queue's position in the store."""
         ...
 
     def look(self, queue: Partition, deadline: Deadline) -> Seen:
-        """Ask the broker. Raises SourceError."""
+        """Ask the broker for the queue. Raises SourceError."""
         ...
 
 
 class DeadLetters(Protocol):
-    """Where records go that failed for good."""
+    """Sends records that failed for good to a dead letter topic."""
 
     def check(self, topics: Collection[str], deadline: Deadline) -> None:
-        """At the start: the targets exist. Raises SourceError."""
+        """Check at the start that the targets exist. Raises SourceError."""
         ...
 
     def send(self, letter: Letter, deadline: Deadline) -> None:
-        """Return when the letter is acknowledged by its broker, else raise DeadLetterError. Any thread."""
+        """Send a letter; return when its broker has acknowledged it. Any thread. Raises DeadLetterError."""
         ...
 
     def close(self, deadline: Deadline) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         ...
 
 
 class Observer(Protocol):
-    """Sees what happens. Called by the thread that runs the app: return quickly. What it raises is logged."""
+    """Gets the app's events. The thread that runs the app calls it: return quickly. Its errors are logged."""
 
     def on_event(self, event: Event) -> None:
-        """One of `holdfast.plugin.events`."""
+        """Take an event, one of `holdfast.plugin.events`."""
         ...

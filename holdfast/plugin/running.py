@@ -23,13 +23,13 @@ _log = logging.getLogger("holdfast")
 
 
 class Background:
-    """A call in a thread of its own, and how it ended.
+    """A call in a thread of its own, and its result.
 
     Args:
-        call: what the thread does.
+        call: the function that the thread runs.
         runtime: makes the thread.
-        name: of the thread.
-        ended: called in that thread, as the last thing that it does.
+        name: the thread's name.
+        ended: called in that thread at its end.
     """
 
     def __init__(
@@ -40,23 +40,23 @@ class Background:
         self._thread: Thread = runtime.spawn(self._run, name)
 
     def join(self) -> None:
-        """Wait for its end. Raises what it raised. Any other thread."""
+        """Wait for the end of the call. Raises its error. Any other thread."""
         self._thread.join()
         self.check()
 
     def tell_if_left(self, what: str) -> None:
-        """Warn at the process' end if it runs on then: its thread does not keep the process, and is cut off."""
+        """Log a warning at the end of the process if the call still runs: its thread is a daemon, and is cut off."""
         weakref.finalize(self, _tell_if_left, self._thread, what)
 
     def check(self) -> None:
-        """Raise what it raised."""
+        """Raise the error of the call, if there is one."""
         if self._error is not None:
             raise self._error
 
     def _run(self) -> None:
         try:
             self._call()
-        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+        except BaseException as error:  # noqa: BLE001 - raised again by `join` and `check`
             self._error = error
         finally:
             self._ended()
@@ -72,29 +72,29 @@ def _tell_if_left(thread: Thread, what: str) -> None:
 
 
 class Stop(Protocol):
-    """Asks an app to end."""
+    """A function that stops an app."""
 
     def __call__(self, *, again: bool) -> None:
-        """Stop. Where it was asked already: `again` hurries it, else nothing happens. Any thread."""
+        """Stop. If the app is stopping already, `again` cuts the drain short; else nothing happens. Any thread."""
         ...
 
 
 async def run_in_loop(call: Callable[[Home], None], stop: Stop, runtime: Runtime, name: str) -> None:
     """Run `call` in a thread of its own, and wait for its end in the running event loop.
 
-    A cancellation calls `stop`, and is raised again when the call has ended; each further one hurries it. The scopes of
-    anyio cancel in each turn of the event loop, and mean one wish.
+    A cancellation calls `stop`, and is raised again when the call has ended; each further one cuts the drain short. A
+    scope of anyio cancels in each turn of the event loop; that counts as one cancellation.
 
     Args:
-        call: gets the event loop that runs here, for coroutines.
-        stop: asks the call to end.
+        call: gets this event loop, for coroutines.
+        stop: stops the call.
         runtime: makes the thread.
-        name: of the thread.
+        name: the thread's name.
     """
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:
-        with suppress(RuntimeError):  # the application has closed its loop: nobody waits there any more
+        with suppress(RuntimeError):  # the application has closed its loop, and no coroutine waits there any more
             loop.call_soon_threadsafe(ended.set)
 
     home = Home(loop, copy_context(), lambda: stop(again=False), asyncio.current_task())
@@ -114,7 +114,7 @@ async def run_in_loop(call: Callable[[Home], None], stop: Stop, runtime: Runtime
                         cancellation = again
                         stop(again=True)
     finally:
-        if not ended.is_set():  # the loop ends without a word: this coroutine is destroyed
+        if not ended.is_set():  # the loop has ended without a cancellation, and this coroutine is destroyed
             stop(again=False)
     background.check()
     if cancellation is not None:
@@ -123,8 +123,8 @@ async def run_in_loop(call: Callable[[Home], None], stop: Stop, runtime: Runtime
 
 @contextmanager
 def _cancelled_once() -> Iterator[None]:
-    """Wait inside, in a task whose cancellation has been heard. A scope of anyio that is cancelled cancels its tasks in
-    each turn of the event loop until they have left it, unless they are in a shielded one."""
+    """A scope in which a task can wait after it was cancelled. A cancelled scope of anyio cancels its tasks in each
+    turn of the event loop until they leave it, except inside a shielded scope."""
     anyio = sys.modules.get("anyio")
     if anyio is None:
         yield
@@ -134,11 +134,11 @@ def _cancelled_once() -> Iterator[None]:
 
 
 class Beside:
-    """An app that runs while a body of `async with` does.
+    """An app that runs beside the body of an `async with`.
 
     Args:
-        run: what the app's task does.
-        stop: asks it to end.
+        run: the coroutine of the app's task.
+        stop: stops the app.
     """
 
     def __init__(self, run: Callable[[], Coroutine[None, None, None]], stop: Stop) -> None:
@@ -149,14 +149,14 @@ class Beside:
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """If the app fails, its body is cancelled: it may wait for what will never come."""
+        """Cancel the body if the app has failed: it may wait for records that will never come."""
         if not self._leaving and self._body is not None and not task.cancelled() and task.exception() is not None:
             self._failed = True
             self._body.cancel()
 
     async def leave(self, error: BaseException | None) -> None:
-        """The body has ended, with this error: stop, and wait. Raises what the app failed with, in the place of the
-        cancellation that it has caused; an error of the body's own goes on."""
+        """Stop the app and wait, when the body has ended with this error. Raises the app's error in place of the
+        cancellation that it has caused. An error of the body itself is kept."""
         self._leaving = True
         self._stop(again=False)
         if self._failed and self._body is not None:

@@ -1,4 +1,4 @@
-"""Which settings are secrets, by their names, and what is shown in their place. Pure."""
+"""Recognises secret settings by their names, and masks their values. Pure."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from holdfast.printable import without_credentials
 MASK = "***"
 
 # By parts of the name, not by a list: a property that a later client adds (`...client.secret`) is masked too. `.pem`
-# takes in certificates, which are public: a page of base64 tells nobody anything. A Kerberos command, Java's jaas
-# configuration, and the free text of sasl.oauthbearer.config may carry anything. A schema registry's user.info is
-# name:password.
+# includes certificates, which are public, but useless in a log. A Kerberos command, Java's jaas configuration and the
+# free text of sasl.oauthbearer.config may have any secret in them. A schema registry's user.info is name:password.
 _SECRET = re.compile(
     r"pass(word|phrase)|secret|\.pem$|^sasl\.oauthbearer\.config$|kinit\.cmd$|^ssl_key$"
     r"|jaas\.config$|keystore\.key$|secret_?key|access_?key|security_?token|auth\.user\.info$|auth\.token$",
     re.IGNORECASE,
 )
-#: What a part of a name may have been meant to be: `sasl.pasword` is unknown to every client, and its value a password.
+#: Words that a misspelled part of a name may mean: no client knows `sasl.pasword`, but its value is a password.
 _MEANT = ("password", "passphrase", "passwd", "pwd", "secret")
-#: How like one it has to be: one letter too many, one missing, two in the wrong order.
+#: The similarity that counts: one letter too many, one missing, or two swapped.
 _LIKE = 0.75
-#: As like, and a word of its own.
+#: Words that are similar to these, but not meant so.
 _OTHERS = frozenset({"secure"})
 
 
 @lru_cache(maxsize=4096)
 def is_secret(name: str) -> bool:
-    """Whether a setting's value must appear in no repr, log or message. Also where the name is misspelled."""
+    """Whether a setting's value must not appear in a repr, log or message. Also for misspelled names."""
     if _SECRET.search(name) is not None:
         return True
     parts = (part for part in re.split(r"[^a-z]+", name.lower()) if part not in _OTHERS)
@@ -38,12 +37,12 @@ def is_secret(name: str) -> bool:
 
 
 def masked(conf: Mapping[str, object]) -> dict[str, object]:
-    """This configuration with credentials replaced: fit for a repr, a log line, an error."""
+    """The configuration with masked credentials, for a repr, a log line or an error."""
     return {name: shown(name, value) for name, value in conf.items()}
 
 
 def shown(name: str, value: object) -> object:
-    """A setting's value, without what is secret in it: all of it, or the credentials of a URL."""
+    """A setting's value without secrets: masked as a whole, or without the credentials of a URL."""
     if is_secret(name):
         return MASK
     if isinstance(value, str):

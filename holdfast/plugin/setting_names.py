@@ -1,4 +1,4 @@
-"""A misspelled setting is told by its name, with the nearest that there is; a value of another type by its setting."""
+"""Checks names and values of settings: the error for a misspelled name has the nearest name that exists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def known(cls: type[T]) -> type[T]:
-    """Above `@dataclass`: a name that the class does not have, or a value without a name, is a SettingError."""
+    """A decorator above `@dataclass`: an unknown argument, or one without a name, raises SettingError."""
     init: Callable[..., None] = cls.__init__
     names = [each.name for each in fields(cls) if each.init]  # type: ignore[arg-type]  # it is a dataclass
 
@@ -38,9 +38,10 @@ def known(cls: type[T]) -> type[T]:
 
 
 def known_arguments(**missing: str) -> Callable[[F], F]:
-    """Above a function: an argument that it does not take is a SettingError, and one that it lacks says what to give.
+    """A decorator: an unknown argument raises SettingError; a missing one raises TypeError with an example.
 
-    Args: missing: of arguments that have to be given, an example each.
+    Args:
+        missing: required argument -> an example.
     """
 
     def decorate(function: F) -> F:
@@ -64,7 +65,7 @@ def known_arguments(**missing: str) -> Callable[[F], F]:
 
 
 def meant(name: str, names: Collection[str], called: Callable[[str], str] = str) -> str:
-    """Say which of these names may have been meant by one that there is not. Args: called: how each is written."""
+    """A hint for an unknown name: the nearest of these names, or all of them. `called`: formats a name."""
     near = difflib.get_close_matches(name, names, 1)
     return f"did you mean {called(near[0])}?" if near else f"there are {', '.join(map(called, names))}"
 
@@ -78,15 +79,15 @@ def _check_names(given: Mapping[str, object], names: Sequence[str], unknown: str
 def check_number(
     name: str, value: object, least: float, remedy: str, *, whole: bool = False, endless: bool = False
 ) -> None:
-    """Hold a setting's value against what it may be. Raises SettingError: no number (a flag is none), or out of range.
+    """Check a setting's value. Raises SettingError: no number (a bool is none), or out of range.
 
     Args:
-        name: of the setting.
-        value: as somebody wrote it.
-        least: that much, or more.
-        remedy: what to write instead.
-        whole: nothing could be made of 2.5.
-        endless: it may be infinite.
+        name: the setting's name.
+        value: its value.
+        least: the lowest value.
+        remedy: the text for a value out of range.
+        whole: the value must be an int.
+        endless: the value may be infinite.
     """
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         raise SettingError(name, value, f"use a {'whole ' if whole else ''}number")

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT, while apps run: the first one stops them in good order, the next one hurries."""
+"""SIGTERM and SIGINT while apps run: the first one stops them with a drain, the next one cuts the drain short."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.engine.loop import Engine
 
-#: What a shell has for a command that SIGINT has ended.
+#: The exit code for a command that SIGINT has ended.
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-#: Of the apps that run in the main thread, or in its event loop: what a signal is told to.
+#: The callbacks of the apps that run in the main thread or in its event loop. A signal calls all of them.
 _told: list[Callable[[int], None]] = []
 _before: dict[int, Any] = {}
 
 
 @contextmanager
 def answered(stop: Callable[..., None], *, install: bool) -> Iterator[Sequence[int]]:
-    """Signals that came. Several apps of one event loop hear of each; the last to leave puts back what was there."""
+    """Handle signals meanwhile; yields the list of received ones. Several apps of an event loop get each signal. The
+    last to leave restores the former handlers."""
     if not install or threading.current_thread() is not threading.main_thread():
         yield ()
         return
@@ -44,7 +45,7 @@ def answered(stop: Callable[..., None], *, install: bool) -> Iterator[Sequence[i
         _told.remove(tell)
         if not _told:
             for number, handler in _before.items():
-                # None: it was no handler of Python's, and cannot be put back.
+                # None: the former handler was not installed from Python, and cannot be restored.
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
@@ -54,7 +55,7 @@ def _tell_all(number: int, _: object) -> None:
 
 
 def run_answering(engine: Engine, came: Sequence[int]) -> None:
-    """Ctrl-C while it waits for store or broker at the start is the end of the program, as of any that waits."""
+    """Run the engine. Raises SystemExit for Ctrl-C during the start, while it waits for the store or the broker."""
     try:
         engine.run()
     except HoldfastError:

@@ -1,1 +1,1 @@
-"""The engine in the hands of a user's own loop."""
+"""The engine driven by a user's own loop."""

@@ -1,4 +1,4 @@
-"""Marks what has ended while a loop is busy with something else, so that no mark is late."""
+"""BackgroundMarks: marks ended records at the store while the user's loop is busy, so that marks are not late."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class BackgroundMarks:
-    """A thread for one `Driven` engine, which it takes hold of by its lock. It sleeps while nothing has ended."""
+    """A thread for one `Driven` engine, which works under the engine's lock. Sleeps while no record has ended."""
 
     def __init__(
         self,
@@ -30,16 +30,16 @@ class BackgroundMarks:
         self._over = False
 
     def start(self) -> None:
-        """Begin. Once."""
+        """Start the thread. Once."""
         self._runtime.spawn(self._run, f"holdfast-{self._group}-marks")
 
     def wake(self) -> None:
-        """Something has ended, or was told. Any thread."""
+        """Wake the thread: a record has ended, or a call has reported one. Any thread."""
         if not self._some.is_set():
             self._some.set()
 
     def stop(self) -> None:
-        """Let the thread end; does not wait for it."""
+        """End the thread; does not wait."""
         self._over = True
         self._some.set()
 
@@ -51,5 +51,5 @@ class BackgroundMarks:
                 if not self._over:
                     try:
                         self._mark()
-                    except Exception as error:  # noqa: BLE001 - the loop is told at its next call
+                    except Exception as error:  # noqa: BLE001 - the loop's next call raises it
                         self._fail(error)

@@ -1,12 +1,13 @@
-"""START HERE: the engine driven by a loop that is not ours: it hands records out, and is told what became of them.
+"""START HERE: the engine driven by the user's own loop. It hands records out, and the loop reports their outcome.
 
-    take = what was handed out counts as done > poll > take in > settle > claim > tend > hand out
+    take = handed out records count as done > poll > take in > settle > claim > tend > hand out
 
-The parts, and the steps of a turn, are those of `loop.py`; in place of the workers there is whoever calls `take`: what
-that loop has is in `user_loop.py`.
+Parts and steps of a turn are those of `loop.py`. In place of the workers there is the loop that calls `take`;
+`user_loop.py` has the records that the loop has.
 
-The loop's thread is the application's: a signal handler may raise (KeyboardInterrupt) between any two lines here, and
-the loop may go on. So each call is made inside of `whole`, and what was torn is put right by the calls that follow.
+The thread belongs to the application: a signal handler may raise (KeyboardInterrupt) between any two lines here, and
+the loop may go on. Therefore each call runs inside of `whole`, and the calls that follow repair a call that was *torn*,
+that is, broken off in the middle.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ if TYPE_CHECKING:
     from holdfast.records import Partition, Record
     from holdfast.runtime import Runtime, Thread
 
-#: The longest that one look at the client blocks.
+#: The longest time that one poll of the client blocks.
 _IDLE_S = 0.1
-#: A loop that takes one record at a time is handed out what was fetched together, for so long and so many: then the
-#: client is looked at again, for rebalances and for the sake of max.poll.interval.ms.
+#: A loop that takes one record at a time gets records that were fetched together, for this long and this many. Then the
+#: client is polled again, for rebalances and for max.poll.interval.ms.
 _AHEAD_S = 0.02
 _AHEAD = 256
 
 
 class Driven:
-    """One app whose handlers are somebody's loop. `lock` guards it all; only `end`, `end_returned` and `again` need no
-    lock.
+    """One app whose handler is the user's loop. `lock` guards everything; only `end`, `end_returned` and `again` need
+    no lock.
 
     Args:
         done_when: see `DoneWhen`.
@@ -97,7 +98,7 @@ class Driven:
             group=parts.group,
             runtime=runtime,
         )
-        #: What the loop has.
+        #: The records that the loop has.
         self.user = UserLoop(parts, done_when, self._background_marks.wake)
         self._lending = Lending(
             self.user.handed_out,
@@ -108,18 +109,18 @@ class Driven:
             tell=parts.tell,
         )
         self.moves = Moves(parts, self.family.ours, self.user, self.settle)
-        #: What was told of records, by any thread.
+        #: Reports about records, from any thread, which `collect` applies.
         self._told: deque[Callable[[], None]] = deque()
         self._driver: Thread | None = None
         self._others_end = False
-        #: The loop is inside of a call; the books are being written; a call was left in the midst of that.
+        #: The loop is inside of a call; state is being changed; a call was broken off while state was changed.
         self._inside = self._writing = self._torn = False
-        #: The client was asked, and what it gave is in no book yet.
+        #: The client was polled, and its records are not taken in yet.
         self._unread = False
         self._client_at = 0.0
-        #: The records and bytes in hand when it was last looked how far the loop's transactions have come.
+        #: (records, bytes) in hand at the last look at the offsets of the loop's transactions.
         self._looked_at = (0, 0)
-        #: Whether something else than records is to be told to the loop first.
+        #: Whether the loop must get something else than records first.
         self.interrupted: Callable[[], bool] = lambda: False
 
     @property
@@ -135,8 +136,9 @@ class Driven:
     # ---- the loop's calls, under `lock`, each inside of `whole`
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Around a call of the loop. An Exception is told from where all books are right; anything else that is raised
-        comes from a signal handler, from anywhere: then what the call was about to hand out was not handed out."""
+        """Wrap a call of the loop. An Exception is raised where the state is consistent. Any other BaseException comes
+        from a signal handler and may strike anywhere: then the records that the call was about to return were not
+        handed out."""
         outer, through = self._inside, False
         try:
             try:
@@ -155,26 +157,28 @@ class Driven:
                 if through and not outer:
                     self._came_through()
         except BaseException:
-            # It may have struck in the `finally`: each later call would count as one inside of this one, and mend none.
+            # The signal may have struck in the `finally`. Without this, later calls would count as nested in this one,
+            # and repair nothing.
             self._inside = outer
             raise
 
     def begin(self, topics: Collection[str]) -> None:
-        """Reach the store and join the group. Raises StoreError, SourceError."""
+        """Connect to the store and join the group. Raises StoreError, SourceError."""
         self._driver = self.parts.runtime.current()
         self._lifecycle.open(topics)
         self._background_marks.start()
 
     def take(self, at_most: int, timeout_s: float) -> Sequence[Record]:
-        """Up to that many records; returns when there are as many, or the time is over. Raises what stopped the app.
+        """Return up to `at_most` records; waits until there are as many, at most `timeout_s`. Raises the error that
+        stopped the app.
 
-        With "next_poll" all that was handed out before counts as done.
+        With "next_poll", all records handed out before count as done.
         """
         parts = self.parts
         self._driver = parts.runtime.current()
         if self.done_when == "next_poll":
             self.end_all()
-        elif self._told:  # what was given back comes before what lies behind it
+        elif self._told:  # records that were given back come before later ones
             self.collect()
         if self._torn or self._unread or self.family.ours.moving:
             self._mend()
@@ -195,45 +199,43 @@ class Driven:
         return [] if parts.sessions.stalled else self.user.give(at_most, self._client_at)
 
     def take_quick(self) -> Record | None:
-        """Take one record, as `take(1, ...)` with "next_poll" does, where what was fetched together goes on and nothing
-        else is due.
-
-        None: ask `take`.
+        """Return the next record of a run that was fetched together, as `take(1, ...)` with "next_poll", if no other
+        work is due. None: call `take`.
         """
         return None if self._told or self._writing else self.user.quick()
 
     def mark_in_background(self) -> None:
-        """Mark what has ended, though the loop is busy with the last that it got."""
+        """Mark ended records while the loop is busy with those that it got last."""
         if not (
             self._writing or self.user.gives_quickly
-        ):  # else its last call was torn: the next one has to look first
+        ):  # else its last call was torn, and the next call must repair it first
             self.collect()
             self.settle()
             self._publish()
 
     def end_all(self) -> None:
-        """All that was handed out is done, but for what was told otherwise."""
+        """End all records handed out, except those that were reported otherwise."""
         self.collect()
         self.user.ended_all()
 
     def end_below(self, partition: Partition, offset: int) -> None:
-        """All of that partition below the offset is done, but for what was told otherwise."""
+        """End all records of the partition below the offset, except those that were reported otherwise."""
         self.collect()
         self.user.ended_below(partition, offset)
 
     def dismiss(self, partitions: Collection[Partition]) -> None:
-        """The loop will not end what it has of these: whoever owns them next handles it."""
+        """Take these partitions' records away from the loop: their next owners handle them."""
         self.collect()
         self.user.dismiss(partitions)
 
     def read_from(self, partition: Partition, offset: int) -> None:
-        """The loop wants to read on from there: see `Moves`."""
+        """Read on from this offset: see `Moves`."""
         self.collect()
         self.moves.to(partition, offset)
 
     def end_of_loop(self) -> None:
-        """Leave the group and close. What the loop has and did not end is handed back; with "explicit", and where other
-        threads end records, it is waited for. Raises nothing."""
+        """Leave the group and close. Records that the loop has not ended are handed back; with "explicit", if other
+        threads end records, it waits for them. Raises nothing."""
         stopping = self.parts.stopping
         stopping.stop(why="close()")
         self._background_marks.stop()
@@ -249,8 +251,8 @@ class Driven:
 
     # ---- any thread
     def snapshot(self) -> Snapshot:
-        """The figures of now: taken by the loop while it is inside of a call, else by the thread that marks; where
-        neither comes to it within a second, those of before."""
+        """The current figures, taken by the loop's thread while it is inside of a call, else by the marking thread. If
+        neither does within a second, the previous figures."""
         if self.parts.runtime.current() == self._driver:
             with self.lock:
                 return self.snapshots.take()
@@ -258,22 +260,22 @@ class Driven:
 
     @property
     def away_s(self) -> float:
-        """How long the loop has been with what it got, at least; 0 while it is inside of a call, or was never."""
+        """Seconds since the loop's last call, at least; 0 while it is inside of a call, or before the first."""
         away = self._client_at and not self._inside and not self.parts.stopping.begun
         return max(self._clock.now() - self._client_at, 0.0) if away else 0.0
 
     # ---- any thread, without the lock: a callback of the group may wait for the thread that calls
     def end(self, partition: Partition, offset: int) -> None:
-        """That record is done. Nothing happens where it is not in hand (any more)."""
+        """Report that a record is done. Nothing happens if the loop does not have it (any more)."""
         self._tell_driver(lambda: self.user.ended(partition, offset))
 
     def end_returned(self) -> None:
-        """All that calls have returned by now is done, but for what was told otherwise."""
+        """Report that all records returned by now are done, except those that were reported otherwise."""
         returned = self.user.returned
         self._tell_driver(lambda: self.user.ended_returned(returned))
 
     def again(self, partition: Partition, offset: int) -> None:
-        """That record was not done: it is handed out again, if its partition is still ours."""
+        """Report that a record was not done: it is handed out again if its partition is still owned."""
         self._tell_driver(lambda: self.user.again(partition, offset))
 
     def _tell_driver(self, what: Callable[[], None]) -> None:
@@ -284,7 +286,7 @@ class Driven:
 
     # ---- for the family: see `family.Loop`
     def collect(self) -> None:
-        """Take what was told of records."""
+        """Apply reports about records."""
         self.user.take_back()
         self.parts.workers.wake.clear()
         while self._told:
@@ -293,28 +295,30 @@ class Driven:
 
     @property
     def starts_inside(self) -> bool:
-        """Nothing starts meanwhile: the thread that would ask for it waits."""
+        """False: no record starts meanwhile, since the thread that would request one waits."""
         return False
 
     def settle(self) -> None:
-        """Finish and mark what has ended."""
+        """Finish and mark ended records."""
         self._steps.settle()
 
     def work_until(self, over: Callable[[], bool], deadline: Deadline) -> None:
-        """Work until `over()` or the deadline; not for what only this thread could end: it is here."""
+        """Work until `over()` or the deadline, if other threads end records. Records that only this thread could end
+        are not waited for: it is here."""
         parts = self.parts
         while not over() and self._others_end and not deadline.passed and not parts.stopping.hurry:
             parts.workers.wake.wait(min(MARK_S, deadline.left_s()))
             self.work()
 
     def on_revoke(self, partitions: Collection[Partition]) -> None:
-        """Dismiss what of these partitions is not done: they are about to go, and the loop had its chance to say so."""
+        """Dismiss unfinished records of partitions that are about to be revoked, except with "explicit"."""
         if self.done_when != "explicit":
             self.dismiss(partitions)
         self.user.forget(partitions)
 
     def done_elsewhere(self, partition: Partition, offset: int) -> None:
-        """End what the loop has below that offset: its own transaction has committed it, as a rule."""
+        """End the loop's records below an offset that another program has committed, as a rule the loop's own
+        transaction."""
         self.end_below(partition, offset)
 
     # ---- for its end: see `lifecycle.Turning`
@@ -332,36 +336,36 @@ class Driven:
 
     @property
     def unfinished(self) -> bool:
-        """Whether somebody has records in hand, results wait to be acknowledged, or something is owed."""
+        """Whether the loop has records, results wait for the store's acknowledgement, or releases are owed."""
         return bool(self.user.handed_out or self._told or self.parts.settling.waiting or self.parts.owed)
 
     @property
     def with_handlers(self) -> int:
-        """Records that the loop has."""
+        """The number of records that the loop has."""
         return sum(entry.count for entry in self.user.handed_out)
 
     # ---- inside
     def _publish(self) -> None:
-        """Take the figures for those who wait for them."""
+        """Take the figures if another thread waits for them."""
         if self.snapshots.wanted:
             self.snapshots.publish()
 
     def _look(self, wanted: int, ready: int, deadline: Deadline, *, ahead: int = 1, wait: bool = True) -> None:
-        """One look at the client, and what follows from it. What stops the engine stays: behind a hole in the log, say,
-        nothing is handed out, however often the loop asks.
+        """Poll the client once, and do the steps that follow. An error that stops the engine is raised by this and all
+        later calls: no record behind a gap in the log, for example, is handed out, however often the loop polls.
 
         Args:
-            wanted: records that the loop asks for.
-            ready: of these, what is here.
-            deadline: until when it waits.
-            ahead: ask for so many at least.
+            wanted: the number of records that the loop requests.
+            ready: how many of them are ready.
+            deadline: until when to wait.
+            ahead: the least number of records to poll for.
             wait: whether to wait for records.
         """
         parts = self.parts
         try:
             wait_s = self._wait_s(deadline) if wait else 0.0
             self._look_elsewhere()
-            self._lending.look(ready, parts.lanes.ready_bytes(ready) if ready and wanted > 1 else 0)  # one is no matter
+            self._lending.look(ready, parts.lanes.ready_bytes(ready) if ready and wanted > 1 else 0)  # one is too few
             if room := parts.intake.room(stopped=parts.sessions.stalled):
                 batch = self._asked(min(room, max(wanted - ready, ahead)), wait_s)
             else:
@@ -376,13 +380,13 @@ class Driven:
                 self.moves.make()
         except Exception as error:
             if self._unread and not self._writing and not isinstance(error, HoldfastError):
-                raise  # out of the poll, and not ours: a signal's handler has raised it, and the loop may go on
+                raise  # not holdfast's, and raised in the poll: a signal handler's, after which the loop may go on
             self._unread = False
             parts.stopping.fail(error)  # raised by `take`, now and from now on
 
     def _look_elsewhere(self) -> None:
-        """Where the loop's transactions commit its offsets, what it has in hand is known to be done by these alone: so
-        they are read each time that as much has come as may be in the process."""
+        """Read the offsets that the loop's own transactions commit, each time that as many records have come as may be
+        in the process: only these offsets show which of the loop's records are done."""
         in_hand, settings = self.user.handed_out, self.parts.settings
         if self.family.ours.commits.others_commit:
             records, size = self._looked_at = min(self._looked_at, (in_hand.records, in_hand.bytes))
@@ -392,8 +396,8 @@ class Driven:
                 self._looked_at = in_hand.records, in_hand.bytes
 
     def _asked(self, at_most: int, wait_s: float) -> Batch:
-        """Poll the client. Nearly always it is here that a signal strikes (Ctrl-C, a job's time limit): then the client
-        has to give the same again, and nothing else was torn."""
+        """Poll the client. A signal (Ctrl-C, a job's time limit) nearly always strikes here: then the client must
+        return the same records again, and no other state was torn."""
         self._unread = True
         self._writing = False
         batch = self._steps.ask(at_most, wait_s)
@@ -401,8 +405,8 @@ class Driven:
         return batch
 
     def _wait_s(self, deadline: Deadline) -> float:
-        """Short while something is under way that the client knows nothing of: also a partition that was paused in a
-        jam, and goes on because the loop has just taken its record."""
+        """How long to wait in the client. Short while other work is under way; also if a partition was paused for lack
+        of room, and may go on because the loop has just taken its record."""
         parts = self.parts
         busy = self._told or parts.settling.waiting or parts.owed or parts.sessions.stalled or parts.claiming.wanted
         busy = busy or parts.intake.new_partitions.records > 0 or parts.intake.tight
@@ -410,17 +414,17 @@ class Driven:
         return parts.timers.next_s(deadline.left_s(MARK_S if busy or awaited else _IDLE_S))
 
     def _ready(self, at_most: int) -> int:
-        """Records that may be handed out now, counted up to `at_most`."""
+        """The number of records that may be handed out now, at most `at_most`."""
         return 0 if self.parts.sessions.stalled else self.parts.lanes.ready_records(at_most)
 
     def _more_may_come(self, ready: int) -> bool:
-        """Whether to wait for more than what is ready. Not in a jam: there each partition brings its next record when
-        that one is taken (`Intake.room`)."""
+        """Whether to wait for more than the ready records. Not if the intake is tight: then a partition gets its next
+        record when this one is taken (`Intake.room`)."""
         return self._calm and not (ready and self.parts.intake.tight)
 
     @property
     def _calm(self) -> bool:
-        """Whether nothing has to be told to the loop first."""
+        """Whether there is no error and no other message for the loop."""
         return self.parts.stopping.error is None and not self.interrupted()
 
     # ---- after a call that was torn
@@ -430,7 +434,8 @@ class Driven:
         self.user.came_through()  # last of all
 
     def _mend(self) -> None:
-        """The client gives again what is in no book. Where books were torn, all partitions are taken over anew."""
+        """Repair after a torn call: the client returns unread records again. If state was torn, all partitions are
+        taken over again."""
         parts, ours = self.parts, self.family.ours
         if not (self._torn or ours.moving):
             ours.read_again()

@@ -1,4 +1,4 @@
-"""Records that a loop was handed and has not ended, by ownership and in the order of handing out. Pure."""
+"""HandedOut: records that the loop has and has not ended, by ownership, in the order of handing out. Pure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class HandedOut:
-    """Entries; a run of records is split where only some of them are asked for. Under the lock of its `Driven`.
+    """The entries in the loop's hands. A run of records is split if only a part of it is taken. Under the lock of its
+    `Driven`.
 
-    What has nothing in hand is not kept: neither partitions nor ownerships, of which there is a new one with each
-    hand-over.
+    Partitions and ownerships without entries are removed: each hand-over makes a new ownership.
     """
 
     def __init__(self) -> None:
         self._entries: dict[Partition, dict[Ownership, deque[Entry]]] = {}
-        #: Records, and their bytes; and how often something was taken out.
+        #: The number of records, their bytes, and how many entries were taken out so far.
         self.records = self.bytes = self.drops = 0
 
     def __bool__(self) -> bool:
@@ -36,7 +36,7 @@ class HandedOut:
 
     @property
     def ownerships(self) -> int:
-        """Of how many ownerships there is something."""
+        """The number of ownerships with entries."""
         return sum(map(len, self._entries.values()))
 
     def add(self, entry: Entry) -> None:
@@ -47,7 +47,7 @@ class HandedOut:
         self.bytes += entry.size
 
     def drop(self, entry: Entry) -> bool:
-        """Take an entry out, as a whole. False = it is not in hand."""
+        """Take out a whole entry. Returns False: it is not here."""
         owner = entry.owner
         entries = self._entries.get(owner.partition, {}).get(owner)
         if not entries or entry not in entries:
@@ -58,7 +58,7 @@ class HandedOut:
         return True
 
     def take_of(self, partitions: Collection[Partition]) -> list[Entry]:
-        """All of these partitions, under whichever ownership."""
+        """Take out all entries of these partitions, of any ownership."""
         gone = [self._entries.pop(partition) for partition in self._entries.keys() & set(partitions)]
         taken = [entry for by_owner in gone for entries in by_owner.values() for entry in entries]
         for entry in taken:
@@ -66,20 +66,20 @@ class HandedOut:
         return taken
 
     def below(self, partition: Partition, offset: int) -> list[Entry]:
-        """All of that partition below the offset. Each is in hand until it is dropped: so what a signal handler breaks
-        off can be said once more."""
+        """The entries of a partition below the offset. Each stays here until `drop`, so that a call that a signal
+        handler breaks off can be repeated."""
         found = []
         for entries in self._entries.get(partition, {}).values():
             for at, entry in enumerate(list(entries)):
                 if entry.record.offset >= offset:
-                    continue  # what was given back, and handed out again, stands behind it
+                    continue  # a record that was handed out again comes after later ones
                 if (below := bisect_left(entry.offsets, offset)) < entry.count:
                     entries.insert(at + 1, entry.cut(below))
                 found.append(entry)
         return found
 
     def take_from(self, owner: Ownership, offset: int) -> list[Entry]:
-        """Take out all of that ownership at or above the offset."""
+        """Take out the records of an ownership at or above the offset."""
         entries = self._entries.get(owner.partition, {}).get(owner)
         if not entries:
             return []
@@ -98,7 +98,7 @@ class HandedOut:
         return taken
 
     def find(self, partition: Partition, offset: int) -> Entry | None:
-        """That record alone, if it is in hand; it stays there."""
+        """The entry of this record alone, if it is here; it stays here."""
         by_owner = self._entries.get(partition, {})
         for owner, entries in by_owner.items():
             for at, entry in enumerate(entries):
@@ -111,7 +111,7 @@ class HandedOut:
         return None
 
     def recount(self) -> None:
-        """Count anew: a call that was torn may have counted wrong."""
+        """Count again: a call that a signal handler has broken off may have left wrong counts."""
         self.records, self.bytes = sum(entry.count for entry in self), sum(entry.size for entry in self)
 
     def _out(self, entry: Entry) -> None:

@@ -1,12 +1,13 @@
-"""Lending: how much of what a loop of the user's has in hand the bounds of the intake leave out.
+"""Lending: how many of the records in the loop's hands do not count for the limits of the intake.
 
-`max_in_flight` bounds what is read ahead of the loop. What the loop has got, it has asked for, and while it waits for
-more in `poll`, nobody can end that. So a loop that commits gets what it asks for, however much it gathers, as from the
-client.
+`max_in_flight` limits what is read ahead of the loop. Records that the loop has were requested by it, and while it
+waits for more in `poll`, no thread can end them. Therefore a loop that commits gets what it requests, however much it
+gathers, as from the client itself.
 
-Where each record is ended by itself (`done_when="explicit"`), other threads may be at work, and the bound keeps the
-process from taking more than they can do: it holds as long as something ends. Only where nothing has ended for a while,
-though the loop asks, it is raised by its own size, and later each time. Both are told (`MuchInHand`).
+If each record is ended by itself (`done_when="explicit"`), other threads may handle records, and the limit keeps the
+process from taking more than they can handle: it holds as long as records end. If no record has ended for a while,
+although the loop polls, the limit is raised by its own size, and the next time after a longer wait. Both cases emit
+`MuchInHand`.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from holdfast.plugin.settings import Settings
     from holdfast.timing import Clock
 
-#: How long an explicit loop that asks for more waits at first for something to end.
+#: The first wait for an ended record, before the limit of an explicit loop is raised.
 _PATIENCE_S = 5.0
 
 
 class Lending:
-    """Under the lock of its `Driven`.
+    """Computes the records and bytes that do not count. Under the lock of its `Driven`.
 
     Args:
         explicit: each record is ended by itself, maybe by other threads.
@@ -47,20 +48,20 @@ class Lending:
     ) -> None:
         self._in_hand, self._intake, self._settings, self._explicit = in_hand, intake, settings, explicit
         self._clock, self._tell = clock, tell
-        #: How often the bound was raised, and how long is waited before the next time.
+        #: How often the limit was raised, and the wait before the next time.
         self._raised, self._patience_s = 0, _PATIENCE_S
-        #: Since when the loop has asked in vain, and how much had ended by then.
+        #: Since when the loop polls in vain, and `HandedOut.drops` at that time.
         self._since: float | None = None
         self._drops = 0
-        #: At how many bounds it is told again.
+        #: The multiple of the limit at which the next event is emitted.
         self._told_at = 1.0
 
     def look(self, asked_records: int, asked_bytes: int) -> None:
-        """Say what is lent, before the intake is asked for room.
+        """Update the intake's numbers, before it is asked for room.
 
         Args:
-            asked_records: what is ready and part of what the loop asks for now.
-            asked_bytes: of these.
+            asked_records: ready records that the loop requests now.
+            asked_bytes: their bytes.
         """
         intake, settings, in_hand = self._intake, self._settings, self._in_hand
         lent_records, lent_bytes = in_hand.records, in_hand.bytes
@@ -84,14 +85,14 @@ class Lending:
             )
 
     def _look_whether_it_stands(self) -> None:
-        """Raise the bound of an explicit loop where it asks in vain and nothing ends."""
+        """Raise the limit of an explicit loop that polls in vain while no record ends."""
         intake, settings, in_hand, now = self._intake, self._settings, self._in_hand, self._clock.now()
         most_records, most_bytes = settings.max_in_flight, settings.max_in_flight_bytes
         if in_hand.records * 2 <= most_records and in_hand.bytes * 2 <= most_bytes:
             self._raised, self._patience_s = 0, _PATIENCE_S
         bound = 1 + self._raised
         full = intake.records >= bound * most_records or intake.bytes >= bound * most_bytes
-        # Without what the loop has there would be room: it does not wait for a key, or a takeover.
+        # Only the loop's own records fill the limit, not records that wait for a key or a takeover.
         its_own = intake.records - in_hand.records < most_records and intake.bytes - in_hand.bytes < most_bytes
         if not full or not its_own:
             self._since = None

@@ -1,4 +1,4 @@
-"""The health of a loop that is not ours, for probes."""
+"""LoopHealth: the health of the user's loop, for probes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class LoopHealth:
-    """Any thread but that of an event loop.
+    """The health of one loop. Any thread but that of an event loop.
 
     Args:
-        driven: the engine in that loop's hands.
-        may_be_away_s: how long the loop may be with what it got, before the broker gives its partitions to others.
+        driven: the engine that the loop drives.
+        may_be_away_s: the longest time between two calls before the broker gives the partitions to other members.
     """
 
     def __init__(self, driven: Driven, may_be_away_s: float) -> None:
@@ -27,9 +27,9 @@ class LoopHealth:
         self._check, self._asked = HealthCheck(SYSTEM_CLOCK), threading.Lock()
 
     def judge(self, *, stall_s: float, silent_s: float) -> Health:
-        """See `Holdfast.health`. A loop that has not come back when the broker takes its partitions away is not live,
-        nor is one that is inside of one call for `silent_s` and does not turn, nor one whose calls raise what the
-        consumer has failed with."""
+        """See `Holdfast.health`. Not live: a loop that has made no call for so long that the broker takes its
+        partitions away; one that is inside of one call for `silent_s` without a turn; one whose calls raise because the
+        consumer has failed."""
         away_s = self._driven.away_s
         with self._asked:
             return self._check.judge(

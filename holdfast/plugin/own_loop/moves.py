@@ -1,15 +1,16 @@
-"""Moves: where a loop of the user's reads on, as it says by `seek`, or in on_assign.
+"""Moves: seeks of the user's loop, by `seek` or in on_assign.
 
-A move is about this reader, and no word on what is done: nothing is committed by it.
+A move changes where this reader reads on. It does not say that records are done, and commits none.
 
-- To where the loop stands anyway: nothing happens.
-- Elsewhere, not below the watermark: what was returned before that offset stays in the loop's hands. From there on
-  nothing is known any more, so that it is returned again. What is *passed over* stays open: it counts as done with
-  whatever the loop ends behind it, as a commit of the client's is about all that lies below (`UserLoop.passed`).
+- To the loop's position: nothing happens.
+- Elsewhere, not below the watermark: records before that offset that were returned stay with the loop. From the offset
+  on, the ledger forgets what is done, so that records are returned again. Records that are *passed over* stay open.
+  They count as done once the loop ends a record behind them, as a commit of the client covers all records below
+  (`UserLoop.passed`).
 - Below the watermark: a replay on purpose, which the group remembers (`Owners.restart`).
-- Of a partition that is not owned yet: when it is.
+- In a partition that is not owned yet: made once it is.
 
-What was returned once is never passed over, and is returned again where the books were torn, or a session was lost.
+A record that was returned once is never passed over. It is returned again after a torn call, or if a session was lost.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
     from holdfast.plugin.own_loop.user_loop import UserLoop
     from holdfast.records import Partition
 
-#: It is with the loop, or has ended: everything else was not returned.
+#: States of entries that were returned to the loop: with the loop, or ended.
 _RETURNED = frozenset({EntryState.TAKEN, EntryState.ENDED})
 
 
 class Moves:
-    """Under the lock of its `Driven`."""
+    """Makes moves. Under the lock of its `Driven`."""
 
     def __init__(self, parts: Parts, ours: Owners, user: UserLoop, settle: Callable[[], None]) -> None:
         self._parts, self._ours, self._user, self._settle = parts, ours, user, settle
@@ -47,23 +48,23 @@ class Moves:
         return bool(self._ours.wishes)
 
     def to(self, partition: Partition, offset: int) -> None:
-        """Read on from there, as soon as that is possible."""
+        """Read on from this offset, as soon as that is possible."""
         self._ours.wishes[partition] = offset
         self.make()
 
     def make(self) -> None:
-        """Make the moves that are possible by now."""
+        """Make all moves that are possible now."""
         for partition, offset in list(self._ours.wishes.items()):
             owner = self._ours.by_partition.get(partition)
             if owner is not None and owner.phase is Phase.OWNED and self._made(owner, offset):
                 self._user.reads_from(partition, offset)
-                del self._ours.wishes[partition]  # last of all: a call that is torn before makes it once more
+                del self._ours.wishes[partition]  # last, so that a move is repeated if a signal breaks it off
 
     # ---- inside
     def _made(self, owner: Ownership, offset: int) -> bool:
-        """False = not yet."""
+        """Make one move. Returns False: not possible yet."""
         if self._ended_from(owner, offset):
-            self._settle()  # it is done, so the move is behind it
+            self._settle()  # mark these ended records first: the move comes after them
             if self._ended_from(owner, offset):
                 return False
         ledger = owner.ledger
@@ -77,7 +78,7 @@ class Moves:
             return True
         returned = min(position or 0, offset)
         if ledger.next < returned or any(each < offset for each in owner.waiting):
-            return False  # returned once, or a former owner's: not passed over
+            return False  # such records must not be passed over: they were returned, or a former owner has them
         if ledger.knows_any_from(offset) and not self._forgotten(owner, offset):
             return False
         for entry in list(owner.entries.values()):
@@ -92,7 +93,8 @@ class Moves:
         return True
 
     def _set_back(self, partition: Partition, offset: int) -> None:
-        """Commit where a replay begins: its partition may go, and its session end, before the store has heard of it."""
+        """Commit the offset at which a replay begins: the partition may be revoked, or the session end, before the
+        store has it."""
         try:
             self._ours.source.set_back(partition, offset)
         except SourceError as error:
@@ -100,23 +102,23 @@ class Moves:
 
     @staticmethod
     def _comes_to(owner: Ownership, offset: int, position: int | None) -> bool:
-        """Whether that offset is the next to be returned anyway, or lies on the way of what is returned again."""
+        """Whether the offset is the next to be returned anyway, or lies among records that will be returned again."""
         if position is None:
             return not owner.entries and owner.ledger.next == offset
         return position == offset or owner.ledger.next <= offset < position
 
     @staticmethod
     def _ended_from(owner: Ownership, offset: int) -> bool:
-        """Whether something at or above that offset has ended, and the store has not acknowledged it."""
+        """Whether a record at or above the offset has ended, and the store has not acknowledged it."""
         return any(
             each.state is EntryState.ENDED and each.records[-1].offset >= offset for each in owner.entries.values()
         )
 
     def _forgotten(self, owner: Ownership, offset: int) -> bool:
-        """Forget at the store what is done from there on. False = it does not answer.
+        """Make the store forget done records from this offset on. Returns False: the store does not answer.
 
-        The store can only be told that all is done below an offset, and nothing from there on: so what is done between
-        is said anew. A crash right here repeats that.
+        The store can only drop everything above a watermark. Therefore done records between the watermark and the
+        offset are marked again. A crash in between repeats those records.
         """
         parts, watermark = self._parts, owner.ledger.watermark
         if not parts.outage.may_ask:
@@ -129,7 +131,7 @@ class Moves:
         done += range(at, offset)
         with parts.outage.asking():
             if owner.session_.drop([Drop(owner.name, owner.store_epoch, watermark)])[0]:
-                owner.waiting.clear()  # the store waits for nobody any more either
+                owner.waiting.clear()  # the drop has removed the former owners' claims from the store too
                 owner.session_.mark([Mark(owner.name, owner.store_epoch, watermark, done)])
                 parts.outage.answered()
                 return True

@@ -1,4 +1,4 @@
-"""A run of records on its way to a loop that takes one at a time. Pure."""
+"""RunCursor: a run of records that goes to the loop one record at a time. Pure."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ if TYPE_CHECKING:
 
 
 class RunCursor:
-    """A run that goes to the loop one by one: what has gone has started, the rest has not. Under the lock of its
-    `Driven`."""
+    """A run that goes to the loop one by one. Records that have gone count as started, the others do not. Under the
+    lock of its `Driven`."""
 
     __slots__ = ("_entry", "_gone", "_gone_before", "until")
 
     def __init__(self, entry: Entry, until: float) -> None:
-        """The first record goes with this. Args: until: when to look at something else, by the engine's clock."""
+        """Begin with the first record, which goes now. `until`: the time of the next look at the client, by the
+        engine's clock."""
         self._entry, self._gone, self.until = entry, 1, until
         self._gone_before = 1
 
     def begin(self) -> None:
-        """Note that what has gone up to now has reached the loop."""
+        """Note that the records which have gone so far have reached the loop."""
         self._gone_before = self._gone
 
     def undo(self) -> None:
-        """Undo what has gone since `begin`: it has not reached the loop."""
+        """Take back the records that have gone since `begin`: they have not reached the loop."""
         self._gone = self._gone_before
 
     def has(self, entry: Entry) -> bool:
-        """Whether it is the run that lies here."""
+        """Whether it is this run."""
         return self._entry is entry
 
     def next(self) -> Record | None:
-        """The next one, while the session of its ownership lives; None = there is none, or it may not start here."""
+        """The next record, while the ownership's session lives; None: there is none, or it may not start here."""
         entry, gone = self._entry, self._gone
         if gone >= entry.count or not entry.owner.session_.live():
             return None
@@ -44,16 +45,16 @@ class RunCursor:
 
     @property
     def partition(self) -> Partition:
-        """Of its records."""
+        """The partition of its records."""
         return self._entry.record.partition
 
     @property
     def last(self) -> int:
-        """The offset of the last one that has gone."""
+        """The offset of the last record that has gone."""
         return self._entry.records[self._gone - 1].offset
 
     def rest(self) -> Entry | None:
-        """The rest, in an entry of its own that may start."""
+        """The records that have not gone, as an entry that may start; None: all have gone."""
         if self._gone >= self._entry.count:
             return None
         rest = self._entry.cut(self._gone)

@@ -1,6 +1,6 @@
-"""The user's loop, as the engine sees it: what it was given, what it has ended, and what it does not want for now.
+"""UserLoop: the records that the user's loop has, those that it has ended, and the partitions that it has paused.
 
-A partition's records are given in their order, whether or not the ones before have ended.
+A partition's records are handed out in their order, whether or not the earlier ones have ended.
 """
 
 from __future__ import annotations
@@ -21,50 +21,53 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.records import Partition, Record
 
-#: When a record that was handed out counts as done. "next_poll": when the loop comes back for more. "commit": when the
-#: loop commits it; what it has not committed when its partition goes is the next owner's to handle. "explicit": when
-#: the loop says so of that record; until then the next owner waits for it.
+#: When a handed out record counts as done. "next_poll": when the loop polls again. "commit": when the loop commits it;
+#: if its partition is revoked before, the next owner handles it. "explicit": when the loop ends this record; until then
+#: the next owner waits for it.
 DoneWhen = Literal["next_poll", "commit", "explicit"]
 
-#: How late a mark may be.
+#: The longest delay of a mark.
 MARK_S = 0.005
 
 
 class UserLoop:
-    """Under the lock of its `Driven`; only `returned` is read by any thread.
+    """The state of the loop. Under the lock of its `Driven`; only `returned` is read by any thread.
 
     Args:
-        mark_soon: something has ended, and is to be marked though the loop is busy.
+        mark_soon: called when a record has ended, which must be marked although the loop is busy.
     """
 
     def __init__(self, parts: Parts, done_when: DoneWhen, mark_soon: Callable[[], None]) -> None:
         self._parts, self._clock, self._mark_soon = parts, parts.runtime, mark_soon
         self.done_when = done_when
-        #: What the loop has and has not ended.
+        #: The records that the loop has and has not ended.
         self.handed_out = HandedOut()
-        #: Of what the last call gave: records without the key that they should have, and why.
+        #: Records of the last call without the required key -> error.
         self.unfit: list[tuple[Record, Exception]] = []
-        #: Some of what it had went to others before the loop had said what became of that.
+        #: Records that the loop had not ended have gone to other members.
         self.lost = False
-        #: Partitions whose records the loop does not want for now.
+        #: Partitions that the loop has paused.
         self.held: set[Partition] = set()
-        #: Up to where a move of the loop's has passed records over, by ownership: below, what is open and in no entry.
+        #: Ownership -> the offset below which a move of the loop has passed records over: those that are open and in no
+        #: entry.
         self.passed: dict[Ownership, int] = {}
-        #: How many calls have handed something out, and have returned.
+        #: The number of calls that have handed out records and returned.
         self.returned = 0
         self._positions: dict[Partition, int] = {}
         self._cursor: RunCursor | None = None
         #: `quick` has given a record that may not have reached the loop.
         self._quick = False
-        #: Of the call that goes on: what the loop has only when the call has returned.
+        #: The entries of the current call, which the loop has only once the call has returned.
         self._giving: list[Entry] = []
         self._mark_at = 0.0
 
     # ---- giving
     def give(self, at_most: int, until: float) -> list[Record]:
-        """Take what may go to the loop now.
+        """Take the records that may go to the loop now.
 
-        Args: until: when the client is looked at again, by the clock: no run goes on one by one for longer.
+        Args:
+            at_most: the most records.
+            until: the time of the next look at the client, by the clock. No run goes on one by one for longer.
         """
         out: list[Record] = []
         self.unfit = []
@@ -91,13 +94,13 @@ class UserLoop:
                 else:
                     out += entry.records
                     self._positions[entry.record.partition] = entry.records[-1].offset + 1
-        for entry in refused:  # its partition goes, or the session is lost: that hands it back
+        for entry in refused:  # its partition is revoked or the session lost, and that step hands the entry back
             entry.state = EntryState.READY
             lanes.put_back(entry)
         return out
 
     def quick(self) -> Record | None:
-        """The next record of the run that goes one by one; None: there is none, or something else is due."""
+        """The next record of the run that goes one by one; None: there is none, or other work is due."""
         cursor = self._cursor
         if cursor is None or self._quick or self._clock.now() >= cursor.until:
             return None
@@ -109,28 +112,28 @@ class UserLoop:
         return record
 
     def gave(self) -> None:
-        """Note that what `quick` gave is about to be returned to the loop."""
+        """Note that the record of `quick` is about to be returned to the loop."""
         self._quick = False
 
     @property
     def gives_quickly(self) -> bool:
-        """Whether what `quick` gave may not have reached the loop: its call was torn."""
+        """Whether the record of `quick` may not have reached the loop, because its call was torn."""
         return self._quick
 
     def _run_of(self, head: Entry) -> int:
-        """How many go one by one before the engine is asked again: none of them is marked meanwhile."""
+        """How many records go one by one before the engine works again: none of them is marked meanwhile."""
         return min(head.count, max(1, self._parts.settings.mark_batch - self._parts.settling.waiting))
 
     def _one_by_one(self, entry: Entry, until: float, now: float) -> Record:
-        """The loop takes one record at a time: this is the first of a run."""
+        """Begin a run for a loop that takes one record at a time. Returns its first record."""
         self._cursor = RunCursor(entry, min(until, now + MARK_S))
         self._mark_at = min(self._mark_at, now + MARK_S) if self._parts.settling.waiting else now + MARK_S
         self._mark_soon()
         return entry.record
 
     def take_back(self) -> None:
-        """Of the run that goes one by one: what is left goes back to where it came from, what went before the last that
-        has gone is done."""
+        """End the run that goes one by one: the remaining records go back to their lane, and the records before the
+        last one that has gone are done."""
         cursor = self._cursor
         if cursor is None:
             return
@@ -144,57 +147,58 @@ class UserLoop:
 
     # ---- where it stands
     def position(self, partition: Partition) -> int | None:
-        """The offset behind the last record that was handed out; None = none was."""
+        """The offset behind the last record that was handed out; None: none was."""
         self.take_back()
         return self._positions.get(partition)
 
     def reads_from(self, partition: Partition, offset: int) -> None:
-        """The next record of that partition is that one."""
+        """Note the offset of the partition's next record."""
         self._positions[partition] = offset
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """Forget where it stands in these partitions: they go."""
+        """Forget the positions of partitions that are revoked."""
         for partition in partitions:
             self._positions.pop(partition, None)
 
     def passes(self, owner: Ownership, offset: int) -> None:
-        """The loop reads on from there. What it passes over is done with whatever it ends behind that."""
+        """Note that the loop reads on from this offset. Records that it passes over count as done once it ends a record
+        behind them."""
         self.passed = {each: below for each, below in self.passed.items() if not each.is_gone and each is not owner}
         if _passed(owner, offset):
             self.passed[owner] = offset
 
     def hold(self, partitions: Iterable[Partition]) -> None:
-        """Hand nothing out of these."""
+        """Pause: hand out no records of these partitions."""
         self.take_back()
         self.held.update(partitions)
         self._parts.intake.held = self.held
 
     def let(self, partitions: Iterable[Partition]) -> None:
-        """Hand them out again."""
+        """Resume: hand out records of these partitions again."""
         self.held.difference_update(partitions)
         self._parts.lanes.wake_all()
 
     # ---- what becomes of what it has
     @property
     def marks_due(self) -> bool:
-        """Whether what has ended waits for its mark for long enough, or is enough."""
+        """Whether ended records wait long enough for their marks, or are enough of them."""
         waiting = self._parts.settling.waiting
         return waiting > 0 and (waiting >= self._parts.settings.mark_batch or self._clock.now() >= self._mark_at)
 
     def ended(self, partition: Partition, offset: int) -> None:
-        """That record is done."""
+        """End a record."""
         if (entry := self.handed_out.find(partition, offset)) is not None:
             self._end(entry)
             self.handed_out.drop(entry)
 
     def ended_all(self) -> None:
-        """All that it has is done."""
+        """End all records that the loop has."""
         for entry in list(self.handed_out):
             self._end(entry)
             self.handed_out.drop(entry)
 
     def ended_below(self, partition: Partition, offset: int) -> None:
-        """All of that partition below the offset is done."""
+        """End all records of the partition below the offset."""
         for entry in self.handed_out.below(partition, offset):
             self._end(entry)
             self.handed_out.drop(entry)
@@ -202,30 +206,30 @@ class UserLoop:
             self._pass_over(owner, offset)
 
     def ended_returned(self, returned: int) -> None:
-        """All that so many calls have handed out is done."""
+        """End all records of the first `returned` calls."""
         for entry in [entry for entry in self.handed_out if entry.given <= returned]:
             self._end(entry)
             self.handed_out.drop(entry)
 
     def again(self, partition: Partition, offset: int) -> None:
-        """That record was not done."""
+        """Hand a record out again: it was not done."""
         if (entry := self.handed_out.find(partition, offset)) is not None and self.handed_out.drop(entry):
             self._hand_out_again(entry)
 
     def dismiss(self, partitions: Collection[Partition]) -> None:
-        """Take away what it has of these: it will not end that."""
+        """Take these partitions' records away from the loop."""
         for entry in self.handed_out.take_of(partitions):
             self.lost = True
             self.leave_to_others(entry)
 
     def leave_to_others(self, entry: Entry) -> None:
-        """Whoever owns its partition next handles it."""
+        """Leave an entry to the partition's next owner."""
         entry.state = EntryState.GONE
         self._parts.outcomes.leave_to_others(entry)
 
     def _end(self, entry: Entry) -> None:
         if entry.over:
-            return  # the call that ended it was torn
+            return  # the call that has ended it was torn, and is repeated
         parts = self._parts
         if not parts.settling.waiting:
             self._mark_at = self._clock.now() + MARK_S
@@ -237,7 +241,7 @@ class UserLoop:
             self._pass_over(entry.owner, entry.records[-1].offset)
 
     def _pass_over(self, owner: Ownership, offset: int) -> None:
-        """Something behind what was passed over has ended, or all below that offset."""
+        """Settle passed over records, after a record behind them has ended, or all records below the offset."""
         until = self.passed.get(owner, 0)
         for each in _passed(owner, min(until, offset)):
             owner.ledger.settle_all(each)
@@ -254,17 +258,16 @@ class UserLoop:
 
     # ---- a call came through, or was torn
     def note_returned(self) -> None:
-        """Note that what the call was about to hand out reaches the loop."""
+        """Note that the records of the current call reach the loop."""
         if self._giving:
             self.returned += 1
 
     def came_through(self) -> None:
-        """From here on the loop has it."""
+        """Note that the call has returned: the loop has its records."""
         self._giving.clear()
 
     def take_out_of_hand(self) -> None:
-        """Take back what a torn call was about to hand out: it did not reach the loop, and may not count as done by its
-        next call."""
+        """Take back the records of a torn call: they did not reach the loop, and its next call must not end them."""
         if self._quick and self._cursor is not None:
             self._cursor.undo()
         for entry in self._giving:
@@ -278,7 +281,7 @@ class UserLoop:
 
 
 def _passed(owner: Ownership, below: int) -> list[range]:
-    """List what is open below that offset, and in no entry."""
+    """The offsets below `below` that are open and in no entry."""
     taken = OffsetSet()
     taken.add_all(span for entry in owner.entries.values() for span in entry.ranges)
     return [gap for each in owner.ledger.open_below(below) for gap in taken.gaps(each)]

@@ -9,7 +9,7 @@ For each group the store holds:
 
 *Members*: id -> client id, weight, the queues that it offers (sees at the name server), the addresses of the cluster as
 it sees them, and a lease: a deadline in the store's own time. An id is used once. A member whose deadline has passed is
-*dead*, and stays in the group until a call of another member removes it. The *view* is a number that rises with each
+*dead*, and stays in the group until a later call of any member removes it. The *view* is a number that rises with each
 change of the members or of their offers. No number is given twice: where a store may have lost the last changes, it
 rises by more than 1.
 

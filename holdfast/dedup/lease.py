@@ -22,7 +22,7 @@ log = logging.getLogger("holdfast.dedup")
 #: the session.
 _RENEW_EVERY = 1 / 3
 #: Renewals that go on failing are logged once in this time.
-_SAID_AGAIN_S = 30.0
+_LOG_AGAIN_S = 30.0
 #: The pause after a failed renewal, as a share of the lease: several tries in the rest of it, without a storm.
 _TRY_AGAIN_AFTER = 1 / 20
 
@@ -111,7 +111,7 @@ class Lease:
                 kept = renew()
             except StoreError as error:
                 if self._runtime.now() >= say_at:
-                    say_at = self._runtime.now() + _SAID_AGAIN_S
+                    say_at = self._runtime.now() + _LOG_AGAIN_S
                     log.warning("session %s was not renewed and will be tried again: %s", self.session_id, error)
             except Exception:
                 # An error must not end the thread unseen. The lease goes on running out, which is safe.

@@ -53,7 +53,7 @@ class MemoryClaims:
         #: The coordinator of groups in this store.
         self.groups = MemoryCoordinator(watch_s=1.0, runtime=runtime)
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
-        #: For `idempotent`.
+        #: The session of `idempotent` at this store.
         self.calls = Calls(self, lease_s)
         after_fork(self, MemoryClaims._forked)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _BATCH = 500  # keys in one script, positions in one pipeline
 _PAGE = 1000  # keys that one SCAN looks at
-_NOBODY: tuple[bytes, int] = (b"", 0)  # session and call generation of a call without a session
+_NO_SESSION: tuple[bytes, int] = (b"", 0)  # session and call generation of a call without a session
 
 
 class KeyState(Enum):
@@ -202,7 +202,7 @@ class RedisAdmin:
         """
         check_offsets((offset,))
         shard, key = self._layout.position(name)
-        args: list[bytes | str | int] = [*_NOBODY, self._times.position, offset, self._known_up_to(key)]
+        args: list[bytes | str | int] = [*_NO_SESSION, self._times.position, offset, self._known_up_to(key)]
         call = ScriptCall([self._layout.sessions(shard), key], args)
         [reply] = self._scripts.run("set_position", [call], durable=True)
         return bool(reply == b"OK")
@@ -223,7 +223,7 @@ class RedisAdmin:
         for first in range(0, len(keys), _BATCH):
             shards, groups = batch(self._layout, self._times, keys[first : first + _BATCH], results=True)
             calls = [
-                ScriptCall([self._layout.sessions(shard), *names], [*_NOBODY, *given, *args])
+                ScriptCall([self._layout.sessions(shard), *names], [*_NO_SESSION, *given, *args])
                 for shard, (names, given) in groups.items()
             ]
             found = self._scripts.run(script, calls, durable=durable)

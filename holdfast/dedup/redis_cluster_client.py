@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: Tries of one command in one call: its slot may be moving from one node to another, and move on meanwhile.
 _REDIRECTS = 5
 #: Errors that a node has replied with, among the causes of redis-py's error.
-_SAID = (exceptions.ResponseError, exceptions.AuthenticationError)
+_REPLIED = (exceptions.ResponseError, exceptions.AuthenticationError)
 #: After one of these replies the nodes are asked for again: the node knows a newer state of the cluster than this
 #: client.
 _LOOK_AGAIN = (exceptions.ClusterDownError, exceptions.ReadOnlyError)
@@ -165,9 +165,9 @@ class ClusterClient(Client):
             self._stale = False  # before the question: a thread that sets it meanwhile has a doubt about the answer
             try:
                 if cluster is None:
-                    cluster = self._told(self._reach)
+                    cluster = self._list_nodes(self._reach)
                 else:
-                    self._told(cluster.nodes_manager.initialize)
+                    self._list_nodes(cluster.nodes_manager.initialize)
             except BaseException as error:
                 self._stale = True
                 if isinstance(error, StoreError) and cluster is not None and self._ours:
@@ -178,9 +178,9 @@ class ClusterClient(Client):
             self._cluster, self._moved = cluster, {}
             return cluster
 
-    def _told(self, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - of either kind
-        with asking(self.where, _not_told):
-            return _undisturbed(ask)
+    def _list_nodes(self, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - of either kind
+        with asking(self.where, _not_listed):
+            return _without_signals(ask)
 
     def _master(self, cluster: RedisCluster, key: bytes) -> ClusterNode:
         if not key:  # no command has a key: any node will do
@@ -274,7 +274,7 @@ class _Pools(redis.ConnectionPool):
         self._client.disconnect_idle()
 
 
-def _undisturbed(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - of either kind
+def _without_signals(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - of either kind
     """Call it in a thread in which no signal's handler runs. While redis-py asks a node for the list of nodes, it takes
     any exception for that node's silence and asks the next node: a job's time limit would be lost."""
     if threading.current_thread() is not threading.main_thread():
@@ -286,12 +286,12 @@ def _undisturbed(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - of either kin
         threads.shutdown(wait=False)
 
 
-def _not_told(error: Exception, where: object) -> StoreError:
+def _not_listed(error: Exception, where: object) -> StoreError:
     """The error if no node has listed the nodes. redis-py has the last node's reason as a cause of its own error."""
     chain: list[BaseException] = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(cause)
-    said = [each for each in chain if isinstance(each, _SAID)]
+    said = [each for each in chain if isinstance(each, _REPLIED)]
     other = [
         each for each in chain if isinstance(each, Exception) and not isinstance(each, exceptions.RedisClusterException)
     ]

@@ -101,14 +101,14 @@ class FailoverReplay:
         #: Records that ended after their hand-over. The owner's next watermark does not cover them.
         self._marks: dict[Token, tuple[float, Token]] = {}
         self._drops = 0  # so far
-        #: When the newest call ended that is not kept any more.
+        #: When the newest of the calls ended that are not kept any more.
         self._forgotten = -math.inf
         self._finishes: deque[Finished] = deque()
         self._weight = 0
         #: How many replays have begun (`lately`, `done_lately`). A call that is noted after that was not in them.
         self._rounds = 0
         #: A call was noted too late for the replay that it belongs to.
-        self.unsaid = False
+        self.replay_due = False
 
     def call_and_remember(
         self, call: Callable[[], _T], note: Callable[[_T], object], *, again: Callable[[], _T] | None = None
@@ -287,7 +287,7 @@ class FailoverReplay:
             for partition, found in done.items():
                 self._owned[partition] = Owned(found.epoch, found)
             if self._rounds != before.rounds:
-                self.unsaid = True
+                self.replay_due = True
 
     def asked_for(self, claims: Iterable[Claim]) -> Back:
         """Note that these keys are being claimed. Returns those that were released before; pass them to `answered`."""
@@ -305,7 +305,7 @@ class FailoverReplay:
         with self.lock:
             self.unclaim(still)
             if still and self._rounds != back.rounds:
-                self.unsaid = True
+                self.replay_due = True
 
     def forgotten_since(self, when: float) -> bool:
         """Whether a call that ended since then is not kept any more. A server that has lost it would take its key or
@@ -324,7 +324,7 @@ class FailoverReplay:
         old = self._runtime.now() - self._kept_s
         with self.lock:
             self._rounds += 1
-            self.unsaid = False
+            self.replay_due = False
             return _since(self._let_gos, old), _since(self._unclaims, old), _since(self._releases, old)
 
     def owned(self) -> list[Standing]:

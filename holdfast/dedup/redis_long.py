@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 _BYTES = WIDTH // 8
 #: Chunks that one call reads; and chunks, or runs of offsets, that one call sends.
-_ASKED, _SAID = 4096, 1024
+_READ_AT_ONCE, _SENT_AT_ONCE = 4096, 1024
 #: A mark with more chunks is sent by calls of its own, before the call that it belongs to: there, each of its runs
 #: would be two arguments.
-_ALONG = 16
+_INLINE = 16
 #: At most this many further calls raise the watermark after a mark; later marks raise it by the rest.
 _MOST_LEAPS = 50
 
@@ -53,7 +53,7 @@ def read(long: Long, ask: Callable[[Chunks], bytes]) -> OffsetSet | None:
     """
     found: dict[int, int] = {}
     first, listed = long.known.watermark // WIDTH, False
-    pages: Iterator[Chunks] = ([(number, _ASKED)] for number in count(first, _ASKED))
+    pages: Iterator[Chunks] = ([(number, _READ_AT_ONCE)] for number in count(first, _READ_AT_ONCE))
     while len(found) < long.chunks and (page := next(pages, None)) is not None:
         told = ask(page)
         if told == b"F":
@@ -65,7 +65,7 @@ def read(long: Long, ask: Callable[[Chunks], bytes]) -> OffsetSet | None:
             if names == b"F":
                 return None
             numbers = sorted(int(name[2:]) for name in names.split() if name[:2] == b"b:")
-            pages, listed = _pages([number for number in numbers if number > page[0][0]], _ASKED), True
+            pages, listed = _pages([number for number in numbers if number > page[0][0]], _READ_AT_ONCE), True
     above = OffsetSet.of_chunks(found.items())
     above.remove_below(long.known.watermark)
     return above
@@ -73,13 +73,13 @@ def read(long: Long, ask: Callable[[Chunks], bytes]) -> OffsetSet | None:
 
 def is_long(mark: Mark) -> bool:
     """Whether it is sent in pieces, before the call that it belongs to."""
-    return isinstance(mark.offsets, OffsetSet) and len(mark.offsets.chunks) > _ALONG
+    return isinstance(mark.offsets, OffsetSet) and len(mark.offsets.chunks) > _INLINE
 
 
 def pieces(mark: Mark) -> Iterator[list[int | bytes]]:
     """The offsets of a mark for restate.lua, some at a time."""
     chunks = OffsetSet(mark.offsets).chunks
-    for page in _pages(sorted(chunks), _SAID):
+    for page in _pages(sorted(chunks), _SENT_AT_ONCE):
         args: list[int | bytes] = []
         for first, length in page:
             args += [first, b"".join(chunks[first + i].to_bytes(_BYTES, "little") for i in range(length))]
@@ -88,15 +88,15 @@ def pieces(mark: Mark) -> Iterator[list[int | bytes]]:
 
 def in_parts(mark: Mark) -> list[Mark]:
     """Split a mark that is too long for one call. Nearly all marks stay one."""
-    ranges, most = runs(mark.offsets), _SAID * WIDTH
-    if not ranges or (len(ranges) <= _SAID and ranges[-1].stop - ranges[0].start <= most):
+    ranges, most = runs(mark.offsets), _SENT_AT_ONCE * WIDTH
+    if not ranges or (len(ranges) <= _SENT_AT_ONCE and ranges[-1].stop - ranges[0].start <= most):
         return [mark]
     parts: list[list[range]] = []
     room = 0
     for each in [span[at : at + most] for span in ranges for at in range(0, len(span), most)]:
         if room <= 0:
             parts.append([])
-            room = _SAID
+            room = _SENT_AT_ONCE
         parts[-1].append(each)
         room -= len(each) // WIDTH + 1
     return [mark._replace(offsets=Runs(part)) for part in parts]
@@ -111,7 +111,7 @@ def leaps(gone: int, before: int, watermark: int) -> int:
         before: the watermark before the mark.
         watermark: that of the mark.
     """
-    return min((watermark - before) // WIDTH // _ASKED, _MOST_LEAPS) if gone > _ASKED else 0
+    return min((watermark - before) // WIDTH // _READ_AT_ONCE, _MOST_LEAPS) if gone > _READ_AT_ONCE else 0
 
 
 def _numbered(page: Chunks, told: bytes) -> Iterator[tuple[int, int]]:

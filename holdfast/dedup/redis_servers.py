@@ -21,21 +21,21 @@ class Answer(NamedTuple):
     """A reply of renew.lua or begin.lua."""
 
     server: bytes
-    knew: int  #: the session's deadline there before
+    former: int  #: the session's deadline there before
     deadline: int
 
     @classmethod
     def read(cls, reply: bytes) -> Answer:
         """From a reply."""
-        server, knew, deadline = reply.split()
-        return cls(server, int(knew), int(deadline))
+        server, former, deadline = reply.split()
+        return cls(server, int(former), int(deadline))
 
 
 class Servers:
     """The servers that answer one session, by shard. One thread at a time."""
 
     def __init__(self) -> None:
-        self._told: list[bytes] = []  # servers that have all of the session's recent calls
+        self._complete: list[bytes] = []  # servers that have all of the session's recent calls
         self._answering: list[bytes] = []
         #: Deadline that a renewal has set -> when that renewal was sent.
         self._sent: list[dict[int, float]] = []
@@ -47,7 +47,7 @@ class Servers:
         answers = [Answer.read(reply) for reply in replies]
         self._sent = [{answer.deadline: sent_at} for answer in answers]
         self._answering = [answer.server for answer in answers]
-        self.all_told()
+        self.replayed()
 
     def renewed(self, replies: Sequence[bytes], sent_at: float) -> None:
         """Note the answers to a renewal. Args: sent_at: when it was sent."""
@@ -55,9 +55,9 @@ class Servers:
         self._answering = [answer.server for answer in answers]
         for shard, answer in enumerate(answers):
             sent = self._sent[shard]
-            if answer.server != self._told[shard]:
-                # `knew` may be of a renewal without an answer; then the last answered one before it counts.
-                last = max((deadline for deadline in sent if deadline <= answer.knew), default=None)
+            if answer.server != self._complete[shard]:
+                # `former` may be of a renewal without an answer; then the last answered one before it counts.
+                last = max((deadline for deadline in sent if deadline <= answer.former), default=None)
                 since = -math.inf if last is None else sent[last]
                 self._lacking[shard] = min(self._lacking[shard], since)
             sent.setdefault(answer.deadline, sent_at)
@@ -67,14 +67,14 @@ class Servers:
     @property
     def new(self) -> bool:
         """Whether a server took the place of another, and the session's recent calls have not been sent to it again."""
-        return self._answering != self._told
+        return self._answering != self._complete
 
     @property
     def lack_since(self) -> float:
         """Since when one of them may lack acknowledged writes."""
         return min(self._lacking)
 
-    def all_told(self) -> None:
+    def replayed(self) -> None:
         """Note that the recent calls have been sent to all of them."""
-        self._told = self._answering
-        self._lacking = [math.inf] * len(self._told)
+        self._complete = self._answering
+        self._lacking = [math.inf] * len(self._complete)

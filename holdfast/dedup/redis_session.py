@@ -78,12 +78,12 @@ class RedisSession:
                 self.id,
                 self._scripts.where,
             )
-        if not (self._servers.new or self._replay.unsaid):
+        if not (self._servers.new or self._replay.replay_due):
             return True
         forgotten = self._replay.forgotten_since(self._servers.lack_since)
-        if not self._say_again():
+        if not self._replay_calls():
             return True
-        self._servers.all_told()
+        self._servers.replayed()
         if forgotten:
             log.error(
                 "session %s ends: the Redis at %s may still hold what this session has ended, and that is too much to "
@@ -105,7 +105,7 @@ class RedisSession:
         self._servers.renewed(replies, sent_at)
         return True
 
-    def _say_again(self) -> bool:
+    def _replay_calls(self) -> bool:
         """Send recent calls again, to a server that may lack them. Nothing changes at a server that has them, or where
         another session has taken the key or the partition since. Returns: whether all were sent."""
         with self._replay.lock:
@@ -117,7 +117,7 @@ class RedisSession:
                 owned = [self._shortened(mark, keep_alive=True) for mark in self._replay.owned()]
                 self._asker.alone(self._restating(owned))
             except StoreError as error:
-                return self._not_said(error)
+                return self._not_replayed(error)
         marks, finishes = self._replay.done_lately()
         try:
             for mark in marks:
@@ -127,10 +127,10 @@ class RedisSession:
                     return False
                 self._asker.alone(self._finishing(each.claims, each.results))
         except StoreError as error:
-            return self._not_said(error)
+            return self._not_replayed(error)
         return True
 
-    def _not_said(self, error: StoreError) -> bool:
+    def _not_replayed(self, error: StoreError) -> bool:
         log.warning("session %s sends again what it ended lately, at its next renewal: %s", self.id, error)
         return False
 

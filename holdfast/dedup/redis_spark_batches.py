@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.redis_store import Parts, RedisClaims
 
 _VERDICTS = {ord(verdict.value): verdict for verdict in BatchVerdict}
-_NOBODY: tuple[bytes, int] = (b"", 0)  # session and call generation of a call without a session
+_NO_SESSION: tuple[bytes, int] = (b"", 0)  # session and call generation of a call without a session
 
 
 class RedisBatches:
@@ -104,7 +104,7 @@ class RedisBatches:
         self, script: str, attempt: Attempt, names: list[bytes], items: Args, sizes: Sequence[int] = ()
     ) -> bytes:
         times = self._parts.times
-        args: Args = [*_NOBODY, *items, times.garbage, times.window]
+        args: Args = [*_NO_SESSION, *items, times.garbage, times.window]
         args += [encode(attempt.session), attempt.number + 1, times.claimed, encode(attempt.life), *sizes]
         [reply] = self._parts.scripts.run(script, [ScriptCall([self._sessions, *names], args)], durable=True)
         return bytes(reply)
@@ -130,7 +130,7 @@ class RedisBatches:
     def give_up(self, session: str) -> None:
         """End the attempt of this session, unless it is finished."""
         self._parts.scripts.run(
-            "batch_give_up", [ScriptCall([self._sessions], [*_NOBODY, encode(session)])], durable=True
+            "batch_give_up", [ScriptCall([self._sessions], [*_NO_SESSION, encode(session)])], durable=True
         )
 
     def done(self, scope: str, keys: Sequence[str]) -> list[bool]:
@@ -139,13 +139,13 @@ class RedisBatches:
             return []
         asked = keys_of(self._parts.layout, self._parts.times, [ClaimKey(scope, key) for key in keys])
         [(names, given)] = asked.groups.values()
-        [reply] = self._parts.scripts.run("batch_done", [ScriptCall([self._sessions, *names], [*_NOBODY, *given])])
+        [reply] = self._parts.scripts.run("batch_done", [ScriptCall([self._sessions, *names], [*_NO_SESSION, *given])])
         return [each == ord("D") for each in reply]
 
     def _ask(self, name: str, batch: BatchId, session: str, *args: int | bytes) -> Any:  # noqa: ANN401 - a script's reply
         self._parts.scripts.follow()  # a replaced master that is cut off would still answer
         keys = [self._sessions, self._parts.layout.sink(batch.sink), self._parts.layout.attempts]
-        given: Args = [*_NOBODY, self._parts.times.sink, encode(session), encode(batch.query), batch.batch, *args]
+        given: Args = [*_NO_SESSION, self._parts.times.sink, encode(session), encode(batch.query), batch.batch, *args]
         [reply] = self._parts.scripts.run(name, [ScriptCall(keys, given)], durable=True)
         return reply
 

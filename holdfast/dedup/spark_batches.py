@@ -9,7 +9,7 @@ Keys are those of claims.py, with the same names in the store: a key that anothe
 and the other way round. The keys that an attempt has claimed become done when the attempt is finished, in one step for
 all of them. Until then they are busy while the attempt lives; otherwise the next attempt takes them over.
 
-An attempt belongs to one *life* of a server: one run of its process, and one time as the primary. After a restart or a
+An attempt belongs to one *life* of a server: one run of its process, in one period as the primary. After a restart or a
 failover the server may have the attempt and lack its last claims. The attempt then gets no more claims and cannot
 finish; the batch begins again.
 

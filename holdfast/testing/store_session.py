@@ -74,7 +74,7 @@ class SimulatedSession(MemorySession):
         if not super().renew():
             return False
         server = self._heard()
-        if (server != self._server or self._replay.unsaid) and self._say_again():
+        if (server != self._server or self._replay.replay_due) and self._replay_calls():
             self._server = server
         return True
 
@@ -154,7 +154,7 @@ class SimulatedSession(MemorySession):
         generation = self._generation
         return super()._ask(lambda: self._witness(self.id, generation, apply))
 
-    def _say_again(self) -> bool:
+    def _replay_calls(self) -> bool:
         """Repeat recent calls to a server that may not have seen them. Returns: whether all were answered."""
         try:
             with self._replay.lock:

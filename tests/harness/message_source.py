@@ -28,7 +28,7 @@ class MemoryMessageSource(MemoryPartitionedSource):
     ) -> None:
         super().__init__(broker, conf["group.id"])
         self.callbacks = UserCallbacks(self.group, "memory")
-        self.told: deque[Message] = deque()
+        self.error_messages: deque[Message] = deque()
         self._deserialise = deserialise
 
     def check_settings(self, settings: Settings) -> None: ...

@@ -110,7 +110,7 @@ class Admin:
                 if cure_of(error.args[0]) is not Cure.CLIENT:
                     raise as_source_error(error.args[0], what) from error
                 self._look(deadline, what)
-                wait.goes_on()
+                wait.log_once()
                 # Each call sends a new request, so a timeout below the round trip to the broker would never succeed.
                 slice_s = min(2 * slice_s, CALL_S)
             else:
@@ -201,7 +201,7 @@ class Wait:
         self.what, self._deadline, self._where = what, deadline, where
         self._told = deadline.budget_s < _TOLD_S
 
-    def goes_on(self) -> None:
+    def log_once(self) -> None:
         """Note that there was no answer, and that the call is tried again."""
         if not self._told:
             self._told = True

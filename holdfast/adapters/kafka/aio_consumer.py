@@ -88,7 +88,7 @@ class AIOKafkaConsumer:
         #: Running calls whose task was cancelled.
         self._cancelled: set[Future[Any]] = set()
         #: Errors that cancelled calls have returned or raised, for the next poll. Used by the owner's thread.
-        self._untold: deque[Message | BaseException] = deque()
+        self._left_over: deque[Message | BaseException] = deque()
         #: The number of calls under way that are no poll: a waiting poll returns for them.
         self._others = 0
         self._consumer.interrupted_by(lambda: bool(self._cancelled or self._others or self._closed))
@@ -107,7 +107,7 @@ class AIOKafkaConsumer:
         """Poll as `KafkaConsumer.poll` does."""
 
         def poll(left_s: float | None) -> Message | None:
-            late = self._told_late()
+            late = self._take_left_over()
             return late if late is not None else self._consumer.poll(left_s)
 
         return await self._receive(poll, timeout)
@@ -116,7 +116,7 @@ class AIOKafkaConsumer:
         """Consume as `KafkaConsumer.consume` does."""
 
         def consume(left_s: float | None) -> list[Message]:
-            late = self._told_late()
+            late = self._take_left_over()
             return [late] if late is not None else self._consumer.consume(num_messages, left_s)
 
         return await self._receive(consume, timeout)
@@ -269,14 +269,14 @@ class AIOKafkaConsumer:
             # The caller is gone: messages of the call must not count as returned, and the call need not begin or go on.
             if not future.cancel():
                 self._cancelled.add(future)
-                future.add_done_callback(self._nobody_took)
+                future.add_done_callback(self._give_back)
             raise
 
-    def _nobody_took(self, future: Future[Any]) -> None:
+    def _give_back(self, future: Future[Any]) -> None:
         # In the owner's thread, before its next call; or at once, if the call has ended already.
         self._cancelled.discard(future)
         if (error := future.exception()) is not None:
-            self._untold.append(error)
+            self._left_over.append(error)
             return
         came = future.result()
         for message in came if isinstance(came, list) else [came]:
@@ -285,12 +285,12 @@ class AIOKafkaConsumer:
             if message.error() is None:
                 self._consumer.again(message)
             else:
-                self._untold.append(message)
+                self._left_over.append(message)
 
-    def _told_late(self) -> Message | None:
+    def _take_left_over(self) -> Message | None:
         """Return a message with an error that a cancelled call has got, or raise its exception. In the owner's
         thread."""
-        late = self._untold.popleft() if self._untold else None
+        late = self._left_over.popleft() if self._left_over else None
         if isinstance(late, BaseException):
             raise late
         return late

@@ -252,11 +252,11 @@ class Callbacks:
         if faults.cure_of(error) is faults.Cure.PERSON:
             self.met(error, f"talking to Kafka at {self._brokers}")
         else:
-            self.ridden_out(error)
+            self.log_passing(error)
         if self.error_cb is not None:
             self.error_cb(error)
 
-    def ridden_out(self, error: KafkaError) -> None:
+    def log_passing(self, error: KafkaError) -> None:
         """Log, from time to time, an error that the client gets over by itself: it repeats while brokers are down. If
         all brokers are down, the next poll raises that, and single ones are not logged meanwhile."""
         now, where = SYSTEM_CLOCK.now(), f"Kafka at {self._brokers}"

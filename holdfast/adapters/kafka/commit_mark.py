@@ -45,7 +45,7 @@ class Identity(NamedTuple):
     cluster: str
 
 
-class _Said(NamedTuple):
+class _MarkFields(NamedTuple):
     """The fields of a mark."""
 
     offset: str
@@ -96,7 +96,7 @@ class CommitMark:
         """Read a committed offset and its mark; None = nothing is committed. `tell` logs the decisions."""
         if reply.offset < 0:
             return None
-        said = _said(reply.metadata)
+        said = _parsed(reply.metadata)
         if said is None:
             return Committed(reply.offset, ours=False)
         there, here = said.of, Identity(self.ids.get(reply.topic, ""), self._cluster)
@@ -154,12 +154,12 @@ def _has_note(reply: TopicPartition) -> bool:
     return is_marked(reply) and (reply.metadata or "").count(":") > _MARK.count(":") + 4
 
 
-def _said(metadata: str | None) -> _Said | None:
+def _parsed(metadata: str | None) -> _MarkFields | None:
     mark, found, rest = (metadata or "").partition(f"{_MARK}:")
     if mark or not found:
         return None
     offset, topic_id, store, cluster, *_ = [*rest.split(":"), "", "", ""]
-    return _Said(offset, Identity(topic_id, cluster), store)
+    return _MarkFields(offset, Identity(topic_id, cluster), store)
 
 
 def _plain(cluster: str) -> str:

@@ -114,7 +114,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             static_id=static_id,
             leave=leave,
             on_commit=own.on_commit,
-            ends_told=own.ends_told,
+            wants_ends=own.wants_ends,
             deserialise=self._deserialiser(own),
         )
         self._source.check_settings(settings)
@@ -137,11 +137,11 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         self._joined = self._closed = False
         self._source.build(Deadline(settings.startup_timeout_s))
 
-    def interrupted_by(self, nobody_waits: Callable[[], bool]) -> None:
+    def interrupted_by(self, condition: Callable[[], bool]) -> None:
         """Have a waiting `poll` return as soon as this function returns true: for wrappers of this class."""
         callbacks = self._source.callbacks
         self._driven.interrupted = lambda: bool(
-            self._offsets.tellable is not None or callbacks.raised or nobody_waits()
+            self._offsets.next_returnable is not None or callbacks.raised or condition()
         )
 
     def __repr__(self) -> str:
@@ -275,7 +275,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
                 return cast("list[TopicPartition] | None", self._source.client.commit(**how))
             named = [behind(message)] if message is not None else offsets
             if named:
-                self._source.callbacks.commits.says(partitions_given(named))
+                self._source.callbacks.commits.by_loop(partitions_given(named))
             below = self._offsets.done_below(named)
             if named is None and not self._stored_only and self._driven.done_when != "explicit":
                 self._driven.end_all()
@@ -383,7 +383,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         timeout_s = seconds(timeout, _FOR_EVER_S)
         if not self._joined:
             return self._take_unjoined(Deadline(timeout_s))
-        if (told := self._offsets.next_told()) is None:
+        if (told := self._offsets.take_error()) is None:
             records = cast("Sequence[MessageRecord]", self._driven.take(at_most, timeout_s))
             for record, error in self._driven.user.unfit:
                 failed = cast("MessageRecord", record)
@@ -391,7 +391,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             messages = [record.message for record in self._returned(records)]
         else:
             messages = [told]
-        while len(messages) < at_most and (told := self._offsets.next_told()) is not None:
+        while len(messages) < at_most and (told := self._offsets.take_error()) is not None:
             messages.append(told)
         return messages
 

@@ -249,7 +249,7 @@ class KafkaDeadLetters:
             elif deadline.passed:
                 raise SourceUnavailable(f"{what}: no answer within {deadline.budget_s:g} s; check the address")
             else:
-                wait.goes_on()
+                wait.log_once()
             running.pause(deadline.left_s(at_most=_SLICE_S))
             slice_s *= 2  # each call sends a new request: its timeout has to exceed the round trip to the broker
 

@@ -62,7 +62,7 @@ class FirstLook:
     def _look(self) -> None:
         """Look until all topics are seen."""
         ids = TopicIds(self._conf)
-        asked = _Asked(self._group, ids)
+        asked = _AdminReader(self._group, ids)
         while not self._ended.is_set():
             topics = self._topics
             try:
@@ -77,7 +77,7 @@ class FirstLook:
                     return
 
 
-class _Asked:
+class _AdminReader:
     """An admin client with the methods of a consumer that `StartingOffsets` calls."""
 
     def __init__(self, group: str, ids: TopicIds) -> None:

@@ -68,10 +68,10 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
             raise
         refused = KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, "OAuth token not set"))
     callbacks.shield.raise_kept()
-    raise _said(refused, raised) from refused
+    raise _refusal(refused, raised) from refused
 
 
-def _said(refused: KafkaException, raised: Sequence[Exception]) -> SourceError:
+def _refusal(refused: KafkaException, raised: Sequence[Exception]) -> SourceError:
     """The error about a client that was not made; chained to the last exception of oauth_cb, if that is the cause."""
     error = refused.args[0]
     if error.code() != KafkaError.SASL_AUTHENTICATION_FAILED:
@@ -147,7 +147,7 @@ def _list_topics(
                 trouble = None
             if trouble is not None or over:
                 raise trouble or faults.as_source_error(error.args[0], wait.what) from error
-            wait.goes_on()
+            wait.log_once()
             call_s = CALL_S
         else:
             return cast("Mapping[str, Any]", found.topics)
@@ -164,7 +164,7 @@ def is_member(consumer: Consumer) -> bool | None:
     return int.from_bytes(told[at : at + 4], sys.byteorder, signed=True) >= 0
 
 
-def refused_at_the_door(client: ClientConfig, callbacks: Callbacks) -> bool:
+def never_let_in(client: ClientConfig, callbacks: Callbacks) -> bool:
     """Whether the broker advertises the consumer protocol, and has never let this client in by it.
 
     A broker with group.coordinator.rebalance.protocols=classic in its configuration advertises it all the same (seen on

@@ -24,12 +24,12 @@ class LoopCommits:
     def __init__(self) -> None:
         #: Offsets that the engine has committed at a takeover, only to have its mark there. The loop does not see them.
         self._adopted: dict[Partition, int] = {}
-        #: Those of them for which the group had no committed offset before.
+        #: Partitions of these for which the group had no committed offset before.
         self._begun: set[Partition] = set()
         #: The metadata that the loop has committed, with its offset.
         self._notes: dict[Partition, tuple[int, str]] = {}
 
-    def adopts(self, offsets: Mapping[Partition, int], *, begins: bool) -> None:
+    def adopted(self, offsets: Mapping[Partition, int], *, begins: bool) -> None:
         """Note offsets that the engine commits at a takeover, to have its mark there.
 
         Args:
@@ -39,12 +39,12 @@ class LoopCommits:
         self._adopted.update(offsets)
         (self._begun.update if begins else self._begun.difference_update)(offsets)
 
-    def goes(self, offsets: Mapping[Partition, int]) -> None:
+    def sent(self, offsets: Mapping[Partition, int]) -> None:
         """Note a commit that is sent. With another offset than the adopted one, it is of done records: the loop sees
         it."""
         self._forget(partition for partition, offset in offsets.items() if self._adopted.get(partition) != offset)
 
-    def says(self, offsets: Iterable[TopicPartition]) -> None:
+    def by_loop(self, offsets: Iterable[TopicPartition]) -> None:
         """Note offsets that the loop commits itself. Raises KafkaException: the metadata is too long for brokers."""
         for one in offsets:
             partition = Partition(one.topic, one.partition)
@@ -55,7 +55,7 @@ class LoopCommits:
             if one.metadata:
                 self._notes[partition] = (one.offset, one.metadata)
 
-    def gone(self, partitions: Iterable[Partition]) -> None:
+    def revoked(self, partitions: Iterable[Partition]) -> None:
         """Forget partitions that are gone: their next owners may commit."""
         partitions = list(partitions)
         self._forget(partitions)
@@ -67,16 +67,18 @@ class LoopCommits:
         at, said = self._notes.get(partition, (-1, ""))
         return said if at == offset else ""
 
-    def told(self, offsets: Sequence[TopicPartition]) -> list[TopicPartition]:
+    def for_loop(self, offsets: Sequence[TopicPartition]) -> list[TopicPartition]:
         """The offsets of a commit's answer that the loop's on_commit gets."""
         adopted = self._adopted
-        return [self.shown(one) for one in offsets if adopted.get(Partition(one.topic, one.partition)) != one.offset]
+        return [
+            self.without_mark(one) for one in offsets if adopted.get(Partition(one.topic, one.partition)) != one.offset
+        ]
 
     def read(self, replies: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Committed offsets as the client would read them: without an offset that only the takeover has committed."""
-        return [self.shown(one, begun=True) for one in replies]
+        return [self.without_mark(one, begun=True) for one in replies]
 
-    def shown(self, one: TopicPartition, *, begun: bool = False) -> TopicPartition:
+    def without_mark(self, one: TopicPartition, *, begun: bool = False) -> TopicPartition:
         """Remove our mark from an offset.
 
         Args:

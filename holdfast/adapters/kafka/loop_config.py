@@ -26,13 +26,13 @@ _DESERIALISERS = frozenset(
 class LoopConfig:
     """The configuration that a loop passes to its consumer, taken apart."""
 
-    #: For `KafkaSource`.
+    #: The properties for `KafkaSource`.
     conf: Mapping[str, Any]
     done_when: DoneWhen
     #: enable.auto.offset.store=false: a commit without arguments is about stored offsets.
     stored_only: bool
     #: enable.partition.eof: the loop wants messages about the ends of partitions.
-    ends_told: bool
+    wants_ends: bool
     on_commit: Callable[..., object] | None
     deserialisers: Mapping[str, Any]
 
@@ -53,7 +53,7 @@ def read(conf: Mapping[str, Any], done_when: DoneWhen | None) -> LoopConfig:
     return LoopConfig(
         done_when=done_when or ("next_poll" if commits and stores else "commit"),
         stored_only=not stores,
-        ends_told=_flag(mine, "enable.partition.eof", default=False),
+        wants_ends=_flag(mine, "enable.partition.eof", default=False),
         on_commit=on_commit,
         deserialisers={name: mine.pop(name) for name in sorted(_DESERIALISERS & mine.keys())},
         conf=mine,
@@ -76,13 +76,13 @@ def routes_of(key: KeySpec | Mapping[str, KeySpec] | None, scope: str | None) ->
     default = None
     if isinstance(key, Mapping):
         for topic, spec in key.items():
-            routes.add(Handler(name=topic, call=_nobody, topics=(topic,), scope=scope, key=resolve_key(spec)))
+            routes.add(Handler(name=topic, call=_never_called, topics=(topic,), scope=scope, key=resolve_key(spec)))
     elif key is not None:
         default = resolve_key(key)
     # The name of a topic has no space, so this one is unique.
-    routes.add(Handler(name="the loop", call=_nobody, topics=("^",), scope=scope, key=default))
+    routes.add(Handler(name="the loop", call=_never_called, topics=("^",), scope=scope, key=default))
     return routes
 
 
-def _nobody(_: object) -> None:
+def _never_called(_: object) -> None:
     raise AssertionError("the loop handles records by itself")

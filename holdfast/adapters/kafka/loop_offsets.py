@@ -208,13 +208,13 @@ class LoopOffsets:
             return returned
         return max(ledger.next, returned or 0)
 
-    def next_told(self) -> Message | None:
+    def take_error(self) -> Message | None:
         """Take the next message with an error that may be returned now."""
-        told = self._source.told
+        told = self._source.error_messages
         if not told:
             return None
         self._driven.collect()  # records that were given back come before an end of their partition
-        at = self.tellable
+        at = self.next_returnable
         if at is None:
             return None
         message = told[at]
@@ -222,9 +222,9 @@ class LoopOffsets:
         return message
 
     @property
-    def tellable(self) -> int | None:
+    def next_returnable(self) -> int | None:
         """The index of the first such message that may be returned now: the end of a partition follows its records."""
-        return next((at for at, message in enumerate(self._source.told) if not self._is_ahead(message)), None)
+        return next((at for at, message in enumerate(self._source.error_messages) if not self._is_ahead(message)), None)
 
     @staticmethod
     def _is_end_of(message: Message, partition: Partition | None = None) -> bool:
@@ -281,7 +281,7 @@ class LoopOffsets:
 
     def _go(self, partition: Partition, one: TopicPartition) -> None:
         self._driven.read_from(partition, self._resolved(one))
-        told = self._source.told
+        told = self._source.error_messages
         for message in [message for message in told if self._is_end_of(message, partition)]:
             told.remove(message)  # reading up to the end again brings it again
 

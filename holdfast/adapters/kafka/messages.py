@@ -122,7 +122,7 @@ class UserCallbacks(Callbacks):
             self._call("on_revoke", self.facade, list(gone))
         finally:
             super().on_revoke(consumer, gone)
-            self.commits.gone(partitions_of(gone))
+            self.commits.revoked(partitions_of(gone))
 
     def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """Call the loop's on_lost; without one its on_revoke, as the client does."""
@@ -130,20 +130,20 @@ class UserCallbacks(Callbacks):
             self._call("on_lost" if self.user.get("on_lost") else "on_revoke", self.facade, list(gone))
         finally:
             super().on_lost(consumer, gone)
-            self.commits.gone(partitions_of(gone))
+            self.commits.revoked(partitions_of(gone))
 
     def given_up(self) -> None:
         """Call the loop's on_lost, as for any loss."""
         if self.assigned:
             gone = topic_partitions(sorted(self.assigned))
             self._call("on_lost" if self.user.get("on_lost") else "on_revoke", self.facade, gone)
-        self.commits.gone(self.assigned)
+        self.commits.revoked(self.assigned)
         super().given_up()
 
     def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """Note the outcome for the engine, then call the loop's on_commit, if the commit was its own."""
         super().on_commit(error, offsets)
-        if told := self.commits.told(offsets):
+        if told := self.commits.for_loop(offsets):
             self._call("on_commit", error, told)
 
     def not_committed(self, error: KafkaError, offsets: list[TopicPartition]) -> None:
@@ -182,7 +182,7 @@ class MessageSource(KafkaSource):
         static_id: as there.
         leave: as there.
         on_commit: the loop's own.
-        ends_told: whether the loop has asked for the ends of partitions (enable.partition.eof).
+        wants_ends: whether the loop has asked for the ends of partitions (enable.partition.eof).
         deserialise: changes a message in place; its exception is kept for the loop.
     """
 
@@ -198,7 +198,7 @@ class MessageSource(KafkaSource):
         static_id: str | Callable[[], str] | None,
         leave: bool,
         on_commit: Callable[..., object] | None,
-        ends_told: bool,
+        wants_ends: bool,
         deserialise: Callable[[Message], None] | None,
     ) -> None:
         super().__init__(conf, assignment=assignment, static_id=static_id, leave=leave)
@@ -206,14 +206,14 @@ class MessageSource(KafkaSource):
         self._callbacks.user["on_commit"] = on_commit
         self._mark.note = self._callbacks.commits.note
         self._first_look = FirstLook(self.group, self._checked.conf, self._starting_offsets)
-        self._ends_told, self._deserialise = ends_told, deserialise
+        self._wants_ends, self._deserialise = wants_ends, deserialise
         #: Messages that carry an error, for the loop.
-        self.told: deque[Message] = deque()
+        self.error_messages: deque[Message] = deque()
         #: Whether messages have headers; and how many messages came since some were checked.
         self._weighs_headers, self._unlooked = False, 0
         #: Partition without an offset, under auto.offset.reset=error -> the assignment at which this was seen, and
         #: whether the loop has got the error.
-        self._unsaid: dict[Partition, tuple[int, bool]] = {}
+        self._without_offset: dict[Partition, tuple[int, bool]] = {}
 
     @property
     def callbacks(self) -> UserCallbacks:
@@ -265,11 +265,11 @@ class MessageSource(KafkaSource):
         with _AUTO_OFFSET_RESET, once, as from the client; the other partitions go on.
         """
         if not self._starting_offsets.chosen:
-            return self._unsaid_offsets(partitions)
+            return self._missing_offsets(partitions)
         self._first_look.wait(deadline)
         found = super().first_offsets(partitions, deadline)
         begins = {partition: offset for partition, offset in found.items() if isinstance(offset, int)}
-        self._callbacks.commits.adopts(begins, begins=True)
+        self._callbacks.commits.adopted(begins, begins=True)
         return found
 
     def committed(
@@ -279,17 +279,17 @@ class MessageSource(KafkaSource):
         the loop."""
         found = super().committed(partitions, deadline)
         foreign = {each: one.offset for each, one in found.items() if isinstance(one, Committed) and not one.ours}
-        self._callbacks.commits.adopts(foreign, begins=False)
+        self._callbacks.commits.adopted(foreign, begins=False)
         return found
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Begin to commit."""
-        self._callbacks.commits.goes(offsets)
+        self._callbacks.commits.sent(offsets)
         super().commit(offsets)
 
     def set_back(self, partition: Partition, offset: int) -> None:
         """Begin to commit, without a mark."""
-        self._callbacks.commits.goes({partition: offset})
+        self._callbacks.commits.sent({partition: offset})
         super().set_back(partition, offset)
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
@@ -305,17 +305,17 @@ class MessageSource(KafkaSource):
         self._callbacks.in_group = False
         self.client.unsubscribe()
 
-    def _unsaid_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, SourceError]:
+    def _missing_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, SourceError]:
         found: dict[Partition, SourceError] = {}
         assignment = self._callbacks.assignments
         for partition in partitions:
-            asked, told = self._unsaid.get(partition, (-1, False))
+            asked, told = self._without_offset.get(partition, (-1, False))
             if asked != assignment:
-                self._unsaid[partition] = (assignment, False)  # on_assign is called after this
+                self._without_offset[partition] = (assignment, False)  # on_assign is called after this
                 continue
             if not told:
-                self._unsaid[partition] = (assignment, True)
-                self.told.append(_no_offset(partition))
+                self._without_offset[partition] = (assignment, True)
+                self.error_messages.append(_no_offset(partition))
             found[partition] = SourceUnavailable("the group has no offset, and auto.offset.reset=error: seek to one")
         return found
 
@@ -356,10 +356,10 @@ class MessageSource(KafkaSource):
     def _told_error(self, message: Message, error: KafkaError) -> bool:
         """Keep a message with an error for the loop. False = the messages after it may not be read."""
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
-            if self._ends_told:
-                self.told.append(message)
+            if self._wants_ends:
+                self.error_messages.append(message)
             return True
-        self.told.append(message)
+        self.error_messages.append(message)
         return self._failed(error, f"consuming {message.topic() or self._topics}")
 
     def _failed(self, error: KafkaError, what: str) -> bool:
@@ -381,9 +381,9 @@ class MessageSource(KafkaSource):
     def commit_now(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
         """Commit and wait for the answer, as long as the client does. Raises KafkaException."""
         commits = self._callbacks.commits
-        commits.goes(offsets)
+        commits.sent(offsets)
         replies = self.client.commit(offsets=self._mark.on(offsets), asynchronous=False)
-        return [commits.shown(reply) for reply in replies]
+        return [commits.without_mark(reply) for reply in replies]
 
     def resolve(self, partition: Partition, offset: int, deadline: Deadline) -> int:
         """Return an offset as a number; it may be one of the client's special values. Raises SourceError."""

@@ -27,7 +27,7 @@ BEGINNING, END, TAIL = -2, -1, -2000
 ENDS = "asking for the ends of the logs"
 
 
-class Asked(Protocol):
+class OffsetReader(Protocol):
     """A consumer, or an admin client in its place."""
 
     def list_topics(self, *, timeout: float) -> Any:  # noqa: ANN401 - as the client has it
@@ -76,7 +76,9 @@ def offsets_of_each(
     }
 
 
-def committed(consumer: Asked, partitions: Sequence[Partition], deadline: Deadline, what: str) -> list[TopicPartition]:
+def committed(
+    consumer: OffsetReader, partitions: Sequence[Partition], deadline: Deadline, what: str
+) -> list[TopicPartition]:
     """The offsets that the group has committed, with their metadata; an offset below 0 = none. Arguments and errors as
     above."""
     found = []
@@ -88,7 +90,7 @@ def committed(consumer: Asked, partitions: Sequence[Partition], deadline: Deadli
 
 
 def committed_of_each(
-    consumer: Asked, partitions: Sequence[Partition], deadline: Deadline, what: str
+    consumer: OffsetReader, partitions: Sequence[Partition], deadline: Deadline, what: str
 ) -> list[tuple[TopicPartition, SourceError | None]]:
     """The offsets that the group has committed, each with its error or None. Raises errors about all of them."""
     asked = topic_partitions(partitions)

@@ -41,7 +41,7 @@ class Renewal:
         return max(self._due_at - SYSTEM_CLOCK.now(), 0.0)
 
 
-def of_finished(error: KafkaError, group: str, refusals: Refusals | None, wait_s: float) -> SourceError | None:
+def finished_error(error: KafkaError, group: str, refusals: Refusals | None, wait_s: float) -> SourceError | None:
     """The error to raise about a client that an error has finished; None = it was raised before."""
     if refusals is not None and faults.is_about_static_id(error):
         return refusals.judge(error)

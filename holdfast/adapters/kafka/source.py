@@ -16,15 +16,15 @@ from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain, sh
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.group_session import GroupSession
-from holdfast.adapters.kafka.joining import consumer_of, is_member, join, look_for_topics, refused_at_the_door
+from holdfast.adapters.kafka.joining import consumer_of, is_member, join, look_for_topics, never_let_in
 from holdfast.adapters.kafka.known_properties import check_known
 from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committed_of_each, offsets_at, offsets_by_leader
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.adapters.kafka.quirks import leave_static, unowned
-from holdfast.adapters.kafka.quirks.forgotten import Brokers, give_up, told
+from holdfast.adapters.kafka.quirks.forgotten import Brokers, forgotten_error, give_up
 from holdfast.adapters.kafka.quirks.header_names import ask, mended
 from holdfast.adapters.kafka.quirks.log_ends import LogEnds
-from holdfast.adapters.kafka.renewal import Renewal, of_finished
+from holdfast.adapters.kafka.renewal import Renewal, finished_error
 from holdfast.adapters.kafka.starting_offsets import OF_AN_APP, StartingOffsets
 from holdfast.adapters.kafka.static_member import PROPERTY as STATIC_ID
 from holdfast.adapters.kafka.static_member import Refusals, chosen, id_from, with_id
@@ -304,7 +304,7 @@ class KafkaSource:
             self._rebuild(timeout_s)
             return NOTHING
         if self._brokers.forgotten(consumer):
-            self._finish(told(self.group, self._renewal.finished()))
+            self._finish(forgotten_error(self.group, self._renewal.finished()))
             give_up(consumer)
             return NOTHING
         if self._unowned is not None:
@@ -369,7 +369,7 @@ class KafkaSource:
         raises it."""
         cure = faults.cure_of(error)
         if cure is faults.Cure.CLIENT:
-            self._callbacks.ridden_out(error)
+            self._callbacks.log_passing(error)
             return True
         if cure is faults.Cure.PERSON and self._callbacks.passes(error):
             self._callbacks.met(error, what)
@@ -377,11 +377,11 @@ class KafkaSource:
                 return True
             cure = faults.Cure.REBUILD
         if cure is faults.Cure.REBUILD:
-            finished = self._finish(of_finished(error, self.group, self._refusals, self._renewal.finished()))
+            finished = self._finish(finished_error(error, self.group, self._refusals, self._renewal.finished()))
             if finished is not None:
                 finished.close()
             sticky, client = self._checked.assignment == "sticky", self._client
-            if sticky and client is not None and refused_at_the_door(client, self._callbacks):
+            if sticky and client is not None and never_let_in(client, self._callbacks):
                 _log.warning("the brokers offer the consumer protocol but refuse it: joining with the classic protocol")
                 self._use(BrokerFeatures(consumer_protocol=False, why=f"the brokers refused the join ({error})"))
         else:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.adapters.kafka._client import Consumer
-    from holdfast.adapters.kafka.offsets import Asked
+    from holdfast.adapters.kafka.offsets import OffsetReader
     from holdfast.adapters.kafka.topic_ids import TopicIds
     from holdfast.timing import Deadline
 
@@ -63,7 +63,7 @@ class StartingOffsets:
         self._never_read: dict[Partition, str] = {}
         self._looked_at: set[str] = set()
         #: Partitions whose beginning was logged.
-        self._said: set[Partition] = set()
+        self._logged: set[Partition] = set()
         #: Topics that begin at their first record, whatever the configuration.
         self.whole: frozenset[str] = frozenset()
 
@@ -84,7 +84,9 @@ class StartingOffsets:
         new = {topic for topic in topics if topic not in self._looked_at and topic not in self.whole}
         return new if self._when == LATEST else set()
 
-    def look(self, consumer: Asked, topics: Collection[str], deadline: Deadline, ids: TopicIds | None = None) -> None:
+    def look(
+        self, consumer: OffsetReader, topics: Collection[str], deadline: Deadline, ids: TopicIds | None = None
+    ) -> None:
         """Find the partitions to which "latest" applies: at the beginning, and for topics that are subscribed to later.
         One thread at a time. Raises SourceError.
 
@@ -131,8 +133,8 @@ class StartingOffsets:
 
     def _tell(self, partitions: Sequence[Partition], where: str) -> None:
         """Log where the group begins, once for each partition."""
-        if new := [each for each in partitions if each not in self._said and each.topic not in self.whole]:
-            self._said.update(new)
+        if new := [each for each in partitions if each not in self._logged and each.topic not in self.whole]:
+            self._logged.update(new)
             why = self._why
             if self._when == LATEST and where != "at the end":
                 why = f"{why}, which applies to partitions that were there before"
@@ -140,7 +142,7 @@ class StartingOffsets:
             _log.info("%s", said)
 
 
-def _partitions(consumer: Asked, topics: Collection[str], deadline: Deadline) -> list[Partition]:
+def _partitions(consumer: OffsetReader, topics: Collection[str], deadline: Deadline) -> list[Partition]:
     """All existing partitions of these names and patterns. Raises SourceError."""
     try:
         known = consumer.list_topics(timeout=request_s(deadline)).topics

@@ -73,10 +73,10 @@ def current_claim() -> CurrentClaim | None:
 log = logging.getLogger("holdfast.dedup")
 
 #: Tries of one claim: a connection may have broken while it was idle, or another thread's call may overtake this one.
-_ASKED = 2
+_CLAIM_TRIES = 2
 #: Sessions to try: one may be lost between the check and the call; if that happens again and again, something else is
 #: wrong.
-_SESSIONS = 3
+_SESSION_TRIES = 3
 
 
 class Grant:
@@ -134,7 +134,7 @@ class Grant:
             StoreRefused: the store refuses.
         """
         self._rest = frozenset(self.claims)
-        for _ in range(_SESSIONS):
+        for _ in range(_SESSION_TRIES):
             with suppress(StoreError):  # the claim itself raises if the store does not answer
                 self._here.debts.pay()
             self.session = self._calls.session()
@@ -148,12 +148,12 @@ class Grant:
                 self._here.answered()
                 return verdicts
         raise StoreUnavailable(
-            f"{_SESSIONS} sessions in a row were lost as soon as they had begun: is the store's clock stepping, or is "
-            "lease_s shorter than an answer takes?"
+            f"{_SESSION_TRIES} sessions in a row were lost as soon as they had begun: is the store's clock stepping, "
+            "or is lease_s shorter than an answer takes?"
         )
 
     def _asked(self, session: ClaimSession) -> list[tuple[Verdict, int]]:
-        for left in reversed(range(_ASKED)):
+        for left in reversed(range(_CLAIM_TRIES)):
             try:
                 return session.claim_fenced(self.claims)
             except StoreUnavailable:

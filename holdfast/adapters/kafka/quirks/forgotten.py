@@ -113,7 +113,7 @@ class Brokers:
         return False
 
 
-def told(group: str, wait_s: float) -> SourceFatal:
+def forgotten_error(group: str, wait_s: float) -> SourceFatal:
     """The error about a client that has forgotten its brokers."""
     return SourceFatal(
         f"member of {group}: the client has forgotten its brokers and reaches none of them, though they answer others "

@@ -73,7 +73,7 @@ class ClientCalls:
         """The group's metadata, as the client has it, for a producer's transactions. From then on offsets that these
         transactions commit are taken for done."""
         with self._turn():
-            self._driven.family.ours.commits.others_commit = True
+            self._driven.family.partitions.commits.others_commit = True
             return self._source.client.consumer_group_metadata()
 
     def memberid(self) -> str:

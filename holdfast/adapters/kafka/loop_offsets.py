@@ -97,9 +97,9 @@ class LoopOffsets:
         ahead = self._skipped(below) if below and by_offsets else {}
         if asynchronous:
             if below is None:  # only partitions that have moved: elsewhere a transaction may have committed meanwhile
-                self._family.ours.commits.commit_moved(self._owners(below))
+                self._family.partitions.commits.commit_moved(self._owners(below))
             else:
-                self._family.ours.commits.commit(self._owners(below))
+                self._family.partitions.commits.commit(self._owners(below))
             if ahead:
                 self._source.commit(ahead)
             if lost := sorted((below or {}).keys() - self._owned(below).keys() - ahead.keys()):
@@ -134,7 +134,7 @@ class LoopOffsets:
         Returns:
             Such partitions, and the offsets at which they go on.
         """
-        ours = self._family.ours
+        ours = self._family.partitions
         found = {partition: offset for partition, offset in below.items() if self._is_beyond(partition, offset)}
         for partition, offset in found.items():
             ours.restart(partition, offset)
@@ -142,7 +142,7 @@ class LoopOffsets:
         return found
 
     def _is_beyond(self, partition: Partition, offset: int) -> bool:
-        owner = self._family.ours.by_partition.get(partition)
+        owner = self._family.owners.get(partition)
         if owner is None or self._driven.done_when == "explicit":
             return False
         if owner.phase in (Phase.RESETTING, Phase.ADOPTING):  # a lower offset may be a late commit
@@ -166,7 +166,7 @@ class LoopOffsets:
                     f"{partition} cannot be committed at {offset}: records below it were not returned to this loop, or "
                     "this loop does not own them any more; they are returned (again)",
                 )
-        user, refused = self._driven.user, self._family.ours.refused_marks
+        user, refused = self._driven.user, self._family.partitions.refused_marks
         lost = user.lost or refused > self._refused_marks
         user.lost, self._refused_marks = False, refused
         if not targets and lost:
@@ -194,13 +194,13 @@ class LoopOffsets:
         """The position: the offset after the last returned record, and after following offsets that are not
         returned."""
         partition = Partition(one.topic, one.partition)
-        position = self._family.ours.wishes.get(partition)
+        position = self._family.partitions.wishes.get(partition)
         if position is None:
             position = self._read_up_to(partition)
         return TopicPartition(one.topic, one.partition, _INVALID if position is None else position)
 
     def _read_up_to(self, partition: Partition) -> int | None:
-        owner = self._family.ours.by_partition.get(partition)
+        owner = self._family.owners.get(partition)
         if owner is None:
             return None
         returned, ledger = self._driven.user.position(partition), owner.ledger
@@ -287,12 +287,12 @@ class LoopOffsets:
 
     def is_assigned(self, partition: Partition) -> bool:
         """Whether the partition is assigned to the client."""
-        return partition in self._family.ours.assigned
+        return partition in self._family.partitions.assignment
 
     def _unlike(self, partition: Partition) -> int:
         """The client's code for a partition that is not assigned: _STATE if it knows the topic, else
         _UNKNOWN_PARTITION."""
-        known = {*self.topics, *(each.topic for each in self._family.ours.assigned)}
+        known = {*self.topics, *(each.topic for each in self._family.partitions.assignment)}
         return KafkaError._STATE if partition.topic in known else KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - librdkafka's names
 
     def _resolved(self, one: TopicPartition) -> int:

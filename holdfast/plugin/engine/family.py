@@ -1,4 +1,4 @@
-"""Family: the interface between the loop and a kind of source, `partitioned.py` or `leased.py`."""
+"""Family: the interface between the loop and a kind of source, `partition/partitioned.py` or `leased/leased.py`."""
 
 from __future__ import annotations
 
@@ -46,12 +46,16 @@ class Loop(Protocol):
 
 
 class Family(Protocol):
-    """One thread, the one that runs the app. `open`, `subscribe`, `poll` and `settle` may raise SourceError."""
+    """One thread, the one that runs the app. `open`, `subscribe`, `poll` and `settle` may raise SourceError.
 
-    @property
-    def source(self) -> object:
-        """The source."""
-        ...
+    What has a body here holds where records have no positions, and each is leased alone.
+    """
+
+    source: object
+    #: Records have positions: what is done is known by them, records may go in runs, and the store takes marks.
+    by_position: bool = False
+    #: `default_key` is claimed for a record without a business key.
+    by_identity: bool = True
 
     @property
     def lease_s(self) -> float | None:
@@ -63,6 +67,31 @@ class Family(Protocol):
         """How long the loop may stand still until others may take over what its session has."""
         ...
 
+    # ---- where a record comes from, and where it goes again
+    def mixes(self, topic: str) -> bool:
+        """Whether records of other topics come in that one: each goes to the handler of the topic where it was born."""
+        return False
+
+    def born_in(self, record: Record) -> str:
+        """The topic where a record was born: its own, unless it came by such a topic and says so. Headers of other
+        records are anybody's."""
+        return record.partition.topic
+
+    def unroutable(self, topic: str) -> Handler | None:
+        """The handler of records that were born in that topic, which no handler of the app has; None: they stop the
+        app."""
+        return None
+
+    def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:
+        """Where a record that has failed here goes to be brought again by the broker; None: it is not. A handler that
+        has no dead letter topic leaves the last time to the broker too."""
+        return None
+
+    def default_key(self, record: Record) -> str | None:
+        """The key to claim where the handler names none."""
+        ...
+
+    # ---- the loop's steps
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Join."""
         ...
@@ -75,35 +104,6 @@ class Family(Protocol):
         """Records, and what the client has to tell."""
         ...
 
-    @property
-    def by_position(self) -> bool:
-        """Whether records have positions: what is done is known by them, and records may go in runs."""
-        ...
-
-    @property
-    def by_identity(self) -> bool:
-        """Whether `default_key` is claimed for a record without a business key."""
-        ...
-
-    def mixes(self, topic: str) -> bool:
-        """Whether records of other topics come in that one: each goes to the handler of the topic where it was born."""
-        ...
-
-    def born_in(self, record: Record) -> str:
-        """The topic where a record was born: its own, unless it came by such a topic and says so. Headers of other
-        records are anybody's."""
-        ...
-
-    def unroutable(self, topic: str) -> Handler | None:
-        """The handler of records that were born in that topic, which no handler of the app has; None: they stop the
-        app."""
-        ...
-
-    def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:
-        """Where a record that has failed here goes to be brought again by the broker; None: it is not. A handler that
-        has no dead letter topic leaves the last time to the broker too."""
-        ...
-
     def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
         """Which of the records that one poll brought are to be handled here, and under whose ownership, in their order.
 
@@ -113,11 +113,7 @@ class Family(Protocol):
 
     def reached(self, ends: Sequence[End]) -> None:
         """The source has read so far; after the records of the same poll were admitted."""
-        ...
-
-    def default_key(self, record: Record) -> str | None:
-        """The key to claim where the handler names none."""
-        ...
+        return
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Mark, or acknowledge. Raises StoreUnavailable too: then all of them may be settled again."""
@@ -127,12 +123,12 @@ class Family(Protocol):
         self, owner: Ownership, entries: Sequence[Entry], ranges: Sequence[range], fenced: frozenset[int]
     ) -> None:
         """The store has taken note of these entries and their offsets, but for those that it has refused: another
-        member has taken the partition over. Of a family that goes by positions."""
-        ...
+        member has taken the partition over."""
+        return
 
     def given_up(self, entry: Entry) -> None:
-        """The entry left without being settled."""
-        ...
+        """The entry left without being settled: the next owner reads it again."""
+        return
 
     def tend(self) -> None:
         """Do what time brings."""

@@ -3,7 +3,7 @@
     turn = poll > take in > collect > settle and claim > dispatch > tend
 
 What the engine is made of is in `parts.py`; what differs between the two families of source is behind `family.py`. How
-an app begins and ends: `lifecycle.py`. A rebalance happens inside `poll`: `partition/rebalance.py` has its whole path.
+an app begins and ends: `lifecycle.py`. A rebalance happens inside `poll`: `partition/partitions.py` has its whole path.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Driven:
             clock=runtime,
             tell=parts.tell,
         )
-        self.moves = Moves(parts, self.family.ours, self.user, self.settle)
+        self.moves = Moves(parts, self.family.partitions, self.user, self.settle)
         #: Reports about records, from any thread, which `collect` applies.
         self._told: deque[Callable[[], None]] = deque()
         self._driver: Thread | None = None
@@ -180,7 +180,7 @@ class Driven:
             self.end_all()
         elif self._told:  # records that were given back come before later ones
             self.collect()
-        if self._torn or self._unread or self.family.ours.moving:
+        if self._torn or self._unread or self.family.partitions.moving:
             self._mend()
         if self.moves.pending:
             self.moves.make()
@@ -388,7 +388,7 @@ class Driven:
         """Read the offsets that the loop's own transactions commit, each time that as many records have come as may be
         in the process: only these offsets show which of the loop's records are done."""
         in_hand, settings = self.user.handed_out, self.parts.settings
-        if self.family.ours.commits.others_commit:
+        if self.family.partitions.commits.others_commit:
             records, size = self._looked_at = min(self._looked_at, (in_hand.records, in_hand.bytes))
             more = in_hand.records - records, in_hand.bytes - size
             if more[0] >= settings.max_in_flight or more[1] >= settings.max_in_flight_bytes:
@@ -436,7 +436,7 @@ class Driven:
     def _mend(self) -> None:
         """Repair after a torn call: the client returns unread records again. If state was torn, all partitions are
         taken over again."""
-        parts, ours = self.parts, self.family.ours
+        parts, ours = self.parts, self.family.partitions
         if not (self._torn or ours.moving):
             ours.read_again()
             self._unread = False

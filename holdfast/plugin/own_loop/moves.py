@@ -7,7 +7,7 @@ A move changes where this reader reads on. It does not say that records are done
   on, the ledger forgets what is done, so that records are returned again. Records that are *passed over* stay open.
   They count as done once the loop ends a record behind them, as a commit of the client covers all records below
   (`UserLoop.passed`).
-- Below the watermark: a replay on purpose, which the group remembers (`Owners.restart`).
+- Below the watermark: a replay on purpose, which the group remembers (`Partitions.restart`).
 - In a partition that is not owned yet: made once it is.
 
 A record that was returned once is never passed over. It is returned again after a torn call, or if a session was lost.
@@ -26,8 +26,8 @@ from holdfast.plugin.events import SourceTrouble
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.plugin.engine.partition.owners import Owners
     from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.engine.partition.partitions import Partitions
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.own_loop.user_loop import UserLoop
     from holdfast.records import Partition
@@ -39,26 +39,26 @@ _RETURNED = frozenset({EntryState.TAKEN, EntryState.ENDED})
 class Moves:
     """Makes moves. Under the lock of its `Driven`."""
 
-    def __init__(self, parts: Parts, ours: Owners, user: UserLoop, settle: Callable[[], None]) -> None:
-        self._parts, self._ours, self._user, self._settle = parts, ours, user, settle
+    def __init__(self, parts: Parts, partitions: Partitions, user: UserLoop, settle: Callable[[], None]) -> None:
+        self._parts, self._partitions, self._user, self._settle = parts, partitions, user, settle
 
     @property
     def pending(self) -> bool:
         """Whether a move waits for its partition, or for the store."""
-        return bool(self._ours.wishes)
+        return bool(self._partitions.wishes)
 
     def to(self, partition: Partition, offset: int) -> None:
         """Read on from this offset, as soon as that is possible."""
-        self._ours.wishes[partition] = offset
+        self._partitions.wishes[partition] = offset
         self.make()
 
     def make(self) -> None:
         """Make all moves that are possible now."""
-        for partition, offset in list(self._ours.wishes.items()):
-            owner = self._ours.by_partition.get(partition)
+        for partition, offset in list(self._partitions.wishes.items()):
+            owner = self._partitions.owners.get(partition)
             if owner is not None and owner.phase is Phase.OWNED and self._made(owner, offset):
                 self._user.reads_from(partition, offset)
-                del self._ours.wishes[partition]  # last, so that a move is repeated if a signal breaks it off
+                del self._partitions.wishes[partition]  # last, so that a move is repeated if a signal breaks it off
 
     # ---- inside
     def _made(self, owner: Ownership, offset: int) -> bool:
@@ -71,7 +71,7 @@ class Moves:
         if offset < ledger.watermark:
             self._user.dismiss([owner.partition])
             self._set_back(owner.partition, offset)
-            self._ours.restart(owner.partition, offset)
+            self._partitions.restart(owner.partition, offset)
             return True
         position = self._user.position(owner.partition)
         if self._comes_to(owner, offset, position):
@@ -96,7 +96,7 @@ class Moves:
         """Commit the offset at which a replay begins: the partition may be revoked, or the session end, before the
         store has it."""
         try:
-            self._ours.source.set_back(partition, offset)
+            self._partitions.source.set_back(partition, offset)
         except SourceError as error:
             self._parts.tell(SourceTrouble(error=str(error)))
 

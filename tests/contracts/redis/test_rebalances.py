@@ -372,7 +372,7 @@ def test_an_app_that_is_asked_to_stop_inside_a_rebalance_drains_for_no_longer_fr
         bench.group.aim({first.source: [P1], second.source: [P0]})
         bench.wait(lambda: "revoked" in deadlines)
         first.app.stop()
-        ours = first.app._engine.family.ours  # type: ignore[union-attr]  # it runs, and its source has partitions
+        ours = first.app._engine.family.partitions  # type: ignore[union-attr]  # it runs, and its source has partitions
         bench.wait(lambda: ours.leaving is not None)
         bench.work.let_go("0x0")
         bench.wait(lambda: "leave" in deadlines)

@@ -78,7 +78,7 @@ def has_drained(engine: Engine | Driven | None) -> bool:
     rebalance other handlers may have started meanwhile."""
     if engine is None or not isinstance(engine.family, Partitioned):
         return False
-    leaving = engine.family.ours.leaving
+    leaving = engine.family.partitions.leaving
     return leaving is not None and leaving.passed
 
 

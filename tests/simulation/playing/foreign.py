@@ -100,7 +100,7 @@ class Foreign(Watcher):
         if owner is None or not isinstance(family, Partitioned):
             return False
         begins = owner.phase is Phase.ADOPTING and owner.cut == offset
-        return begins or (family.ours.wishes.get(partition) == offset < owner.ledger.watermark)  # committed first
+        return begins or (family.partitions.wishes.get(partition) == offset < owner.ledger.watermark)  # committed first
 
     @staticmethod
     def _adopts(it: Actor, partition: Partition, offset: int) -> bool:

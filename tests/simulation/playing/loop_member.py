@@ -188,7 +188,7 @@ class LoopMember(Member):
             driven.end_all()
             driven.collect()
             driven.settle()
-            driven.family.ours.commits.commit_moved(driven.family.owners.values())
+            driven.family.partitions.commits.commit_moved(driven.family.owners.values())
 
     def _seek(self) -> None:
         """Seek as `KafkaConsumer.seek` does."""
@@ -304,7 +304,7 @@ class _Moves(Moves):
     """The engine's moves, which report each seek that is made, for the judges."""
 
     def __init__(self, driven: _Driven, member: LoopMember) -> None:
-        super().__init__(driven.parts, driven.family.ours, driven.user, driven.settle)
+        super().__init__(driven.parts, driven.family.partitions, driven.user, driven.settle)
         self._member = member
 
     def _made(self, owner: Ownership, offset: int) -> bool:

@@ -141,14 +141,14 @@ def test_what_is_begun_anew_after_a_torn_call_commits_nothing_over_a_transaction
     taken(loop, 10)
     loops.broker.group("g").set_offset(P0, 6)
     with loop.lock, loop.whole():
-        loop.family.ours.begin_anew()
+        loop.family.partitions.begin_anew()
     assert taken(loop, 4) == numbered("r", range(6, 10))
 
 
 def test_a_loop_whose_transactions_commit_has_no_more_in_hand_than_may_be_in_the_process(loops: Loops) -> None:
     loops.produce(*numbered("r", range(300)))
     loop = loops.loop("commit", max_in_flight=20, workers=1)
-    loop.family.ours.commits.others_commit = True  # as `consumer_group_metadata` has it
+    loop.family.partitions.commits.others_commit = True  # as `consumer_group_metadata` has it
     got = 0
     while got < 300:
         until(lambda: loop.family.owners or take(loop, 1) is None)

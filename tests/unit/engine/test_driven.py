@@ -560,11 +560,11 @@ def test_what_the_loop_has_said_does_not_come_again_wherever_the_call_is_torn_th
 @pytest.mark.parametrize("at_most", [1, 5])
 def test_an_assignment_that_is_torn_is_made_up_for(at_most: int) -> None:
     for line in range(8):
-        interrupted(line, "next_poll", at_most, "rebalance.py:assigned")
+        interrupted(line, "next_poll", at_most, "partitions.py:assigned")
 
 
 @pytest.mark.parametrize(
-    ("where", "lines"), [("rebalance.py:revoked", 1), ("rebalance.py:_go", 10), ("hand_over.py:let_go", 8)]
+    ("where", "lines"), [("partitions.py:revoked", 1), ("partitions.py:_go", 10), ("hand_over.py:let_go", 8)]
 )
 def test_a_hand_over_that_is_torn_is_made_up_for(where: str, lines: int) -> None:
     """Its next owner waits for ours to be let go, whatever the client says."""

@@ -134,7 +134,7 @@ def test_what_was_lost_is_not_nothing_to_commit(loops: Loops, store: FlakyClaims
     taken(other, 5)
     commits = Committing(loop)
     assert refused(commits, offset) == KafkaError._ASSIGNMENT_LOST
-    until(lambda: take(loop) == [] and partition(0) not in loop.family.ours.assigned)
+    until(lambda: take(loop) == [] and partition(0) not in loop.family.partitions.assignment)
     # Said once of what was returned; always of what is named.
     assert refused(commits, offset) == (KafkaError._NO_OFFSET if offset is None else KafkaError._ASSIGNMENT_LOST)
     assert commits.asked == []

@@ -272,7 +272,7 @@ def test_a_partition_that_is_not_taken_over_yet_is_moved_in_when_it_is(loops: Lo
     source.fail("committed", *[SourceUnavailable("no leader")] * 1000)
     crash(loops, first)
     give(loops, second)
-    until(lambda: take(second) == [] and partition() in second.family.ours.assigned)
+    until(lambda: take(second) == [] and partition() in second.family.partitions.assignment)
     seek(second, 5)
     assert take(second, timeout_s=0.02) == []
     source.forgive("committed")

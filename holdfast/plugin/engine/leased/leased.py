@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError
-from holdfast.plugin.engine.family import Loop
+from holdfast.plugin.engine.family import Family, Loop
 from holdfast.plugin.engine.leased.queue_leases import QueueLeases
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.engine.sessions import Sessions
-    from holdfast.plugin.handlers import Handler
-    from holdfast.plugin.ports import Batch, End, LeasedSource
+    from holdfast.plugin.ports import Batch, LeasedSource
     from holdfast.records import Partition, Record
 
 _CLOSE_S = 10.0
@@ -65,8 +64,10 @@ class TurningLoop(Loop, Protocol):
         ...
 
 
-class Leased:
+class Leased(Family):
     """Drives a LeasedSource: dedup by key or by the message's identity, renewal, acknowledgement. One thread."""
+
+    source: LeasedSource
 
     def __init__(self, parts: Parts, loop: TurningLoop, source: LeasedSource) -> None:
         self._parts, self._loop, self.source = parts, loop, source
@@ -100,26 +101,6 @@ class Leased:
         """A leased source knows no polls that must come; five minutes, as Kafka's default."""
         return _PATIENCE_S
 
-    #: There are no positions: everything is claimed.
-    by_position = False
-    by_identity = True
-
-    def mixes(self, topic: str) -> bool:  # noqa: ARG002 - the port's signature
-        """A leased source tells the topic where a record was born."""
-        return False
-
-    def born_in(self, record: Record) -> str:
-        """The topic that it comes under."""
-        return record.partition.topic
-
-    def unroutable(self, topic: str) -> Handler | None:  # noqa: ARG002 - the port's signature
-        """There are none."""
-        return None
-
-    def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:  # noqa: ARG002 - the port's signature
-        """Return None: a record that is not acknowledged comes again by itself."""
-        return None
-
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Begin to receive. Raises SourceError."""
         self.source.open(topics, _SessionFence(self._parts.sessions, self), deadline)
@@ -141,9 +122,6 @@ class Leased:
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Records. Raises SourceError."""
         return self.source.poll(max_records, timeout_s)
-
-    def reached(self, ends: Sequence[End]) -> None:
-        """A leased source has no positions."""
 
     def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
         """Any record may be handled here, unless it is in the process already: its lease had run out meanwhile."""
@@ -170,11 +148,6 @@ class Leased:
     def default_key(self, record: Record) -> str | None:
         """There is no position, so the message's identity is claimed."""
         return key_text(self.source.identity(record))
-
-    def marked(
-        self, owner: Ownership, entries: Sequence[Entry], ranges: Sequence[range], fenced: frozenset[int]
-    ) -> None:
-        """There are no positions: `settle` acknowledges to the broker."""
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Acknowledge. A record whose lease had ended comes again, and its claim says that it is done."""

@@ -1,1 +1,1 @@
-"""The partitioned family: takes partitions over, hands them over, commits. START HERE: rebalance.py."""
+"""The partitioned family: takes partitions over, hands them over, commits. START HERE: partitions.py."""

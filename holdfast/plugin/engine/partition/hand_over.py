@@ -9,16 +9,18 @@ the broker would take nothing from us any more.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import LetGo
 from holdfast.errors import SourceError
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.record.entry import UNSTARTED, EntryState
+from holdfast.plugin.engine.record.recorder import place_of
 from holdfast.plugin.events import Overrun, RebalanceReport, SourceTrouble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.plugin.audit.schema import AuditPartition
     from holdfast.plugin.engine.family import Loop
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.partition.starving import Starving
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.ports import PartitionedSource
+    from holdfast.records import Partition
     from holdfast.timing import Deadline
 
 
@@ -39,13 +42,12 @@ class HandOver:
         *,
         source: PartitionedSource,
         commits: Commits,
-        places: Callable[[Collection[Ownership]], Sequence[AuditPartition]],
         owners: Sequence[Ownership],
         deadline: Deadline,
         trigger: str,
     ) -> None:
         self._parts, self._loop = parts, loop
-        self._source, self._commits, self._places = source, commits, places
+        self._source, self._commits = source, commits
         self._owners, self._deadline, self._trigger = owners, deadline, trigger
         self._phases: dict[str, float] = {}
         self._since, self._began_ms = parts.runtime.now(), parts.runtime.wall_ms()
@@ -124,7 +126,7 @@ class HandOver:
         if parts.outage.may_ask:
             with parts.outage.asking():
                 parts.owed.pay()
-        parts.recorder.released(self._places(owners), self._trigger)
+        parts.recorder.released(places_of(self._source, owners), self._trigger)
         self._lap("let_go")
 
     def lose(self) -> None:
@@ -133,7 +135,7 @@ class HandOver:
             self._abandoned += sum(len(entry.running) for entry in owner.entries.values())
             owner.move(Phase.GONE)
         self._unacked_at_first = self._abandoned  # what has ended may be marked yet, or not: it counts as neither
-        self._parts.recorder.released(self._places(self._owners), self._trigger)
+        self._parts.recorder.released(places_of(self._source, self._owners), self._trigger)
 
     def report(self) -> RebalanceReport:
         """Report what happened."""
@@ -153,3 +155,23 @@ class HandOver:
     def _lap(self, phase: str) -> None:
         now = self._parts.runtime.now()
         self._phases[phase], self._since = now - self._since, now
+
+
+def places_of(source: PartitionedSource, owners: Collection[Ownership]) -> Sequence[AuditPartition]:
+    """The places of these owners that the audit knows of, as it is told them."""
+    owners = [owner for owner in owners if owner.told]
+    if not owners:
+        return ()
+    ends: Mapping[Partition, int] = {}
+    with suppress(SourceError):
+        ends = source.end_offsets([owner.partition for owner in owners])
+    return [
+        place_of(
+            owner.partition,
+            owner.epoch,
+            owner.ledger.watermark,
+            ends.get(owner.partition),
+            None if owner.phase < Phase.FENCED else sum(len(entry.unacked) for entry in owner.entries.values()),
+        )
+        for owner in owners
+    ]

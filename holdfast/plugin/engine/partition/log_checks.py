@@ -14,7 +14,7 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.plugin.engine.partition.owners import Owners
+    from holdfast.plugin.engine.partition.partitions import Partitions
     from holdfast.plugin.engine.parts import Parts
     from holdfast.records import Partition
 
@@ -29,14 +29,14 @@ _SUSPECTS_S = 0.2
 class LogChecks:
     """One thread."""
 
-    def __init__(self, parts: Parts, ours: Owners) -> None:
-        self._parts, self._ours, self._source = parts, ours, ours.source
+    def __init__(self, parts: Parts, partitions: Partitions) -> None:
+        self._parts, self._partitions, self._source = parts, partitions, partitions.source
         self._suspects_at, self._one_by_one = 0.0, False
         self._refresh_at = parts.runtime.now() + _REFRESH_S
 
     def look_at_suspects(self) -> None:
         """A log that ends before what was read of it was cut, or made again: as if somebody had reset the group."""
-        owners = self._ours.by_partition.values()
+        owners = self._partitions.owners.values()
         suspects = [owner for owner in owners if owner.suspect is not None and owner.phase is Phase.OWNED]
         if not suspects or self._parts.runtime.now() < self._suspects_at:
             return
@@ -50,8 +50,8 @@ class LogChecks:
             if ends[owner.partition] < expected:
                 self._parts.tell(LogWentBack(partition=owner.partition, offset=came, expected=expected))
                 # Not above the watermark: below what came there may be records that wait or run.
-                self._ours.cuts[owner.partition] = min(came, owner.ledger.watermark)
-                self._ours.retake(owner)
+                self._partitions.cuts[owner.partition] = min(came, owner.ledger.watermark)
+                self._partitions.retake(owner)
 
     def refresh(self) -> None:
         """Now and then: keep positions from expiring, and see whether a topic was deleted and made again under us. A
@@ -60,7 +60,7 @@ class LogChecks:
         if parts.runtime.now() < self._refresh_at:
             return
         self._refresh_at = parts.runtime.now() + _REFRESH_S
-        owners = [owner for owner in self._ours.by_partition.values() if owner.phase is Phase.OWNED]
+        owners = [owner for owner in self._partitions.owners.values() if owner.phase is Phase.OWNED]
         session = parts.sessions.session
         if not owners or session is None or not parts.outage.may_ask:
             return
@@ -73,7 +73,7 @@ class LogChecks:
             name = names.get(owner.partition, owner.name)
             if isinstance(name, str) and name != owner.name:
                 parts.tell(LogWentBack(partition=owner.partition, offset=0, expected=owner.ledger.next))
-                self._ours.retake(owner)
+                self._partitions.retake(owner)
         with parts.outage.asking():
             kept = [owner for owner in owners if owner.phase is Phase.OWNED]
             if kept:

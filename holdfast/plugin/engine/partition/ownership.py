@@ -226,7 +226,7 @@ class Ownership:
     def own(self, ledger: Ledger) -> None:
         """The ledger is right: records may start as soon as the client stands where the ledger begins.
 
-        Whoever tells the client where to begin in the very call that hands the partition to it (`Rebalance.assigned`)
+        Whoever tells the client where to begin in the very call that hands the partition to it (`Partitions.assigned`)
         clears `seek_needed`; for all others the loop seeks.
         """
         self.ledger = ledger

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.claims import AskInHand, InHand
 from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError, SourceUnavailable
-from holdfast.plugin.engine.flow.backlog import Backlog
+from holdfast.plugin.engine.family import Family
 from holdfast.plugin.engine.partition.delays import Delays
 from holdfast.plugin.engine.partition.far_ahead import FarAhead
 from holdfast.plugin.engine.partition.log_checks import LogChecks
-from holdfast.plugin.engine.partition.owners import Owners
-from holdfast.plugin.engine.partition.ownership import Ownership, Phase
-from holdfast.plugin.engine.partition.rebalance import Rebalance
+from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.engine.partition.partitions import Partitions
 from holdfast.plugin.engine.partition.takeover import may_pass
 from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.engine.record.settling import by_owner
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.plugin.engine.family import Loop
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.handlers import Handler
@@ -50,19 +50,19 @@ _TEND_EACH_S = 0.00002
 _TEND_LATEST_S = 0.1
 #: How many seeks in a row may be refused (one each look) before somebody is told.
 _SEEKS_TOLD = 1_000
-#: How long leaving waits for the broker to accept the last commit. The positions in the store hold without it.
-_LAST_COMMIT_S = 5.0
 _CLOSE_S = 10.0
 
 
-class Partitioned:
+class Partitioned(Family):
     """Drives a PartitionedSource. One thread."""
+
+    source: PartitionedSource
+    by_position = True
 
     def __init__(self, parts: Parts, loop: Loop, source: PartitionedSource) -> None:
         self._parts, self._loop, self.source = parts, loop, source
-        self._backlog = Backlog(source, parts.runtime)
-        self.ours = Owners(parts, loop, source, duplicates=self._duplicates, began=self._backlog.begin)
-        self.owners, self._assigned, self._commits = self.ours.by_partition, self.ours.assigned, self.ours.commits
+        self.partitions = Partitions(parts, loop, source, duplicates=self._duplicates)
+        self.owners, self._commits = self.partitions.owners, self.partitions.commits
         self._retries = retries = parts.routes.retry_topics
         self._delays = Delays(retries.steps, self.owners, parts.timers, parts.runtime, source.end_offsets)
         letters = source.unroutable_letters
@@ -70,9 +70,11 @@ class Partitioned:
         self._unroutable = (
             handler_of_unroutable(source.retry_topic, letters) if source.retry_topic and letters else None
         )
+        #: Only where a producer may store a message twice, which positions do not see.
+        self.by_identity = source.identity is not None
         self._poll_at = 0.0
         self._tend_at = 0.0
-        self._log_checks = LogChecks(parts, self.ours)
+        self._log_checks = LogChecks(parts, self.partitions)
         self._left = False
         self._held_some = False
         self._idle = False
@@ -87,14 +89,6 @@ class Partitioned:
     def patience_s(self) -> float:
         """The time for which the broker waits for a member that does not poll."""
         return self.source.max_poll_interval_s
-
-    #: A record without a business key needs no claim.
-    by_position = True
-
-    @property
-    def by_identity(self) -> bool:
-        """Only where a producer may store a message twice, which positions do not see."""
-        return self.source.identity is not None
 
     def mixes(self, topic: str) -> bool:
         """The broker's retry topics, and ours."""
@@ -120,7 +114,7 @@ class Partitioned:
         """Join the group. Raises SourceError."""
         if self._retries and isinstance(self.source, RetryTopicsSource):
             self.source.reads_all_of(self._retries.steps)
-        self.source.open(topics, Rebalance(self._parts, self._loop, self.ours), self.owners, deadline)
+        self.source.open(topics, self.partitions, self.owners, deadline)
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Change the subscription. Raises SourceError."""
@@ -138,7 +132,7 @@ class Partitioned:
             owner = self.owners.get(end.partition)
             if owner is not None and owner.open:
                 owner.sought_at = 0.0
-                self.ours.holes.ends(owner, end.offset)
+                self.partitions.holes.ends(owner, end.offset)
 
     def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
         """Records of owned partitions that are not done. Others were fetched under an earlier ownership: they come
@@ -152,10 +146,10 @@ class Partitioned:
             whole = range(offsets[0], offsets[0] + len(came))
             owner.sought_at = 0.0
             if owner.second_look is not None:
-                self.ours.holes.came(owner, offsets)
+                self.partitions.holes.came(owner, offsets)
             # Almost always: one after the other, none of them known.
             known = offsets[0] < owner.ledger.next or offsets != list(whole)
-            if not known and offsets[0] > owner.ledger.next and not self.ours.holes.pass_over(owner, offsets[0]):
+            if not known and offsets[0] > owner.ledger.next and not self.partitions.holes.pass_over(owner, offsets[0]):
                 continue
             known = known or not owner.ledger.polled_all(whole)
             if new := [record for record in came if self._is_new(owner, record.offset)] if known else came:
@@ -169,7 +163,7 @@ class Partitioned:
             # this partition until the broker has said whether its log did.
             owner.suspect, owner.seek_needed = offset, True
             return False
-        if offset > owner.ledger.next and not self.ours.holes.pass_over(owner, offset):
+        if offset > owner.ledger.next and not self.partitions.holes.pass_over(owner, offset):
             return False
         if not owner.ledger.polled(offset):
             self._suppressed += 1
@@ -195,7 +189,7 @@ class Partitioned:
     ) -> None:
         """The store has taken note of them; where it has refused some, another member has taken over behind our back:
         the partition is taken over anew, as if it had been lost."""
-        self.ours.refused_marks += len(fenced)
+        self.partitions.refused_marks += len(fenced)
         before = owner.ledger.watermark
         for span in ranges if not fenced else ():
             owner.ledger.settle_all(span)
@@ -206,10 +200,7 @@ class Partitioned:
             entry.state = EntryState.GONE
             self._parts.intake.left(entry)
         if fenced and owner.phase is Phase.OWNED:
-            self.ours.retake(owner)
-
-    def given_up(self, entry: Entry) -> None:
-        """Nothing to do: the next owner reads it again."""
+            self.partitions.retake(owner)
 
     def tend(self) -> None:
         """Do what time brings: takeovers, seeks, pauses, commits, reports. Of all partitions, so not each turn."""
@@ -218,18 +209,19 @@ class Partitioned:
             return
         self._tend_at = parts.runtime.now() + max(_TEND_S, min(_TEND_LATEST_S, len(self.owners) * _TEND_EACH_S))
         try:
-            self.ours.reports.taken_anew(self.ours.create(self._assigned))
-            self.ours.take_over(list(self.owners.values()), inside=False)
+            self.partitions.tend()
             self._poll_handed()
             self._log_checks.look_at_suspects()
             for owner in self.owners.values():
                 if owner.sought_at and self._idle and parts.intake.awaits(owner.partition):
-                    self.ours.holes.unheard(owner)
+                    self.partitions.holes.unheard(owner)
                 if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
                     self._seek(owner)
             self._hold_paused()
-            resumed = parts.intake.apply(self.source, self._assigned, self.owners, stopped=parts.sessions.stalled)
-            self.ours.holes.moved(self.owners[each] for each in resumed if each in self.owners)
+            resumed = parts.intake.apply(
+                self.source, self.partitions.assignment, self.owners, stopped=parts.sessions.stalled
+            )
+            self.partitions.holes.moved(self.owners[each] for each in resumed if each in self.owners)
             self._commits.step(self.owners.values())
             self._look_at_ramp()
             self._log_checks.refresh()
@@ -237,7 +229,7 @@ class Partitioned:
             if not may_pass(error):
                 parts.stopping.fail(error)
             parts.tell(SourceTrouble(error=str(error)))
-        self.ours.reports.step(self.source.end_offsets)
+        self.partitions.reports.step(self.source.end_offsets)
 
     def look_elsewhere(self) -> None:
         """Look how far other programs have committed."""
@@ -248,37 +240,11 @@ class Partitioned:
 
     def session_lost(self) -> None:
         """All ownerships end without a word to the store: others may have taken over. New ones begin with a session."""
-        owners, now = list(self.owners.values()), self._parts.runtime.now()
-        self.ours.takeover.session_lost(owners)
-        path = self.ours.end(owners, "session lost")
-        path.lose()
-        self.owners.clear()
-        if owners:
-            self.ours.reports.lost(path.report(), now)
+        self.partitions.session_lost()
 
     def leave(self, deadline: Deadline) -> None:
         """Leave with nothing left to commit: a commit inside the client's close() may hang, or be refused."""
-        parts = self._parts
-        deadline = self.ours.leaving = self.ours.leaving or deadline
-        path = self.ours.hand_over(list(self.owners.values()), deadline, "leave")
-        path.fence()
-        path.hand_back()
-        self._keep_alive()
-        path.drain(self._keep_alive)
-        path.settle()
-        in_vain = parts.stopping.hurry or (isinstance(self.source, AsksBrokers) and self.source.cut_off())
-        committing = Deadline(0.0 if in_vain else _LAST_COMMIT_S, parts.runtime)
-        try:
-            while self._commits.finish(self.owners.values()):
-                self.source.poll(1, 0.02)
-                if committing.passed or parts.stopping.hurry:
-                    break
-        except SourceError as error:
-            parts.tell(SourceTrouble(error=str(error)))
-        path.let_go()
-        self.ours.reports.close()
-        self.ours.reports.add(path.report(), (), parts.runtime.now())
-        self.owners.clear()
+        self.partitions.leave(deadline)
         self.close()
 
     def close(self) -> None:
@@ -289,7 +255,7 @@ class Partitioned:
 
     def figures(self) -> SourceFigures:
         """Partitions and commits, as far as known without asking the broker."""
-        partitions = sorted(self._assigned | self.owners.keys()) if not self._left else []
+        partitions = sorted(self.partitions.assignment | self.owners.keys()) if not self._left else []
         ends: Mapping[Partition, int] = {}
         if partitions:
             with suppress(SourceError):
@@ -305,7 +271,7 @@ class Partitioned:
                 for each in partitions
             ),
             silence=self.source.silence if isinstance(self.source, AsksBrokers) and not self._left else None,
-            in_group=self.source.in_group if isinstance(self.source, KnowsItsPlace) else self.ours.came,
+            in_group=self.source.in_group if isinstance(self.source, KnowsItsPlace) else self.partitions.came,
             member=name_of(self.source),
         )
 
@@ -319,7 +285,7 @@ class Partitioned:
         return self._far_ahead.noted(partition, found)
 
     def _look_at_ramp(self) -> None:
-        intake, backlog = self._parts.intake, self._backlog
+        intake, backlog = self._parts.intake, self.partitions.backlog
         if not intake.climb.over:
             waiting = self._delays.held  # what nobody may work off is no lag
             owners = [each for each in self.owners.values() if each.partition not in waiting]
@@ -336,7 +302,9 @@ class Partitioned:
         parts, paused, waiting = self._parts, self._parts.outcomes.brakes.paused, self._delays.held
         far_ahead = self._far_ahead.look(self.owners)
         if paused or waiting or far_ahead or self._held_some:
-            born = {partition: self._retries.born_in(partition.topic) for partition in self._assigned if paused}
+            born = {
+                partition: self._retries.born_in(partition.topic) for partition in self.partitions.assignment if paused
+            }
             found = {partition: parts.routes.find(topic) for partition, topic in born.items()}
             stopped = {each for each, handler in found.items() if handler and handler.name in paused}
             parts.intake.held = stopped.union(waiting, far_ahead)
@@ -358,7 +326,7 @@ class Partitioned:
                 if isinstance(reply, InHand):
                     self._resolve(owner, reply)
                 else:
-                    self.ours.retake(owner)
+                    self.partitions.retake(owner)
 
     def _duplicates(self) -> int:
         """Known by their position, or by their key."""
@@ -393,16 +361,8 @@ class Partitioned:
             return
         owner.seeks = 0
         owner.seek_needed = False
-        self.ours.holes.sought(owner)
+        self.partitions.holes.sought(owner)
         self._parts.intake.new_partitions.sent_elsewhere(owner.partition)
-
-    def _keep_alive(self) -> None:
-        """Polls keep the membership while handlers drain; what they bring is not ours to handle any more."""
-        try:
-            self._parts.intake.apply(self.source, self._assigned, self.owners, stopped=True)
-            self.source.poll(1, 0.0)
-        except SourceError as error:
-            self._parts.tell(SourceTrouble(error=str(error)))
 
 
 def _figures(

@@ -50,7 +50,7 @@ class Starving:
         #: Partition -> what is read next of it, and the time at which it ran dry.
         self._since: dict[Partition, tuple[int, float]] = {}
         self._ends: dict[Partition, int] = {}
-        self._began = self._looked = parts.runtime.now()
+        self._began = self._looked = 0.0
 
     def begin(self) -> None:
         """A drain begins."""

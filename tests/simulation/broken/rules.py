@@ -435,7 +435,7 @@ RULES = (
     Broken(
         name="followers-are-not-asked-for",
         file="plugin/engine/record/claiming.py",
-        rule="                    entry.asked = 0\n                self._go_on_behind(entry)\n",
+        rule="                    entry.asked = 0\n                entry.lane.go_on_behind(entry, self._wanted)\n",
         instead="                    entry.asked = 0\n",
         breaks="progress: a lane stands still behind a key that was busy",
     ),
@@ -456,15 +456,15 @@ RULES = (
     Broken(
         name="waiters-are-forgotten",
         file="plugin/engine/record/claiming.py",
-        rule="                    self._holders[claim.key] = waiter.claim\n                    self._ask(waiter)\n                    break\n",
+        rule="                    self._holders[claim.key] = waiter.claim\n                    self._wanted.ask(waiter)\n                    break\n",
         instead="                    break\n",
         breaks="progress: who waits in this process for a key is never asked for",
     ),
     Broken(
         name="no-answer-is-a-no",
         file="plugin/engine/record/claiming.py",
-        rule="        except BaseException:\n            self._ask_first(asked)\n            raise",
-        instead="        except BaseException:\n            for entry in asked:\n                entry.held = False\n            self._ask_first(asked)\n            raise",
+        rule="        except BaseException:\n            self._wanted.ask_first(asked)\n            raise",
+        instead="        except BaseException:\n            for entry in asked:\n                entry.held = False\n            self._wanted.ask_first(asked)\n            raise",
         breaks="progress: a key that was granted unheard is never given back",
     ),
     Broken(

@@ -2,7 +2,7 @@
 
 A run's claims are asked for and finished in one go; where they do not all go the same way, `Claiming.each` takes it
 apart, and each record goes on with its own verdict. Then who stood behind a parked record of another key is free to ask
-(`Lanes.unasked`).
+(`Lanes.wanted`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from holdfast.dedup.claims import Claim, ClaimKey
-    from holdfast.plugin.engine.record.entry import Entry, Lane
+    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.engine.record.lanes import Lanes
     from holdfast.plugin.engine.store.owed import Owed
     from holdfast.plugin.engine.timers import Timers
@@ -43,8 +43,7 @@ class Claiming:
     ) -> None:
         self._chance = chance
         self._lanes, self._timers, self._owed, self._skip = lanes, timers, owed, skip
-        self._wanted: deque[Entry] = deque()
-        lanes.unasked = self._ask
+        self._wanted = lanes.wanted
         #: Keys that a record of this process holds or asks for, and who waits for them here: records of one key in one
         #: process need not ask the store about each other. The holder is the claim and not the entry: a claim goes with
         #: its record into whichever piece of a run that comes to be in.
@@ -61,7 +60,7 @@ class Claiming:
     def want(self, entry: Entry) -> None:
         """Ask for the entry's key in the next step."""
         if entry.state is EntryState.CLAIM:
-            self._ask(entry)
+            self._wanted.ask(entry)
 
     def resume(self, entry: Entry) -> None:
         """A former owner has given the entry back: its turn, or its key; behind one that is parked it holds none."""
@@ -93,7 +92,7 @@ class Claiming:
         try:
             verdicts = ask([claim for entry in asked for claim in entry.asked_for])
         except BaseException:
-            self._ask_first(asked)
+            self._wanted.ask_first(asked)
             raise
         fenced = False
         for entry, verdict in self.each(asked, verdicts, Verdict.NEW):
@@ -103,20 +102,19 @@ class Claiming:
                 entry.state = EntryState.READY
                 if entry.asked:  # else it is as its class has it, and the entry is smaller by half
                     entry.asked = 0
-                self._go_on_behind(entry)
+                entry.lane.go_on_behind(entry, self._wanted)
                 self._lanes.wake(entry.lane)
             elif verdict is Verdict.DONE:
                 self._done(entry)
             elif verdict is Verdict.BUSY:
                 entry.held = False
-                self._park(entry)
-                entry.lane.wary = True
+                self._park(entry, wary=True)
                 entry.asked += 1
                 wait_s = _BUSY.wait_s(entry.asked, _PARKED, self._chance) or 0.0
                 self._timers.after(wait_s, lambda e=entry: self._ask_again(e))  # type: ignore[misc]
             else:
                 entry.held = False
-                self._ask(entry)
+                self._wanted.ask(entry)
                 fenced = True
         return not fenced
 
@@ -144,10 +142,7 @@ class Claiming:
                 self._owed.unclaim(entry.owner.session_, claim)
             entry.held = False
         self.free(entry)
-        lane = entry.lane
-        if lane.parked is entry:
-            lane.parked = None
-        self._let_ask(lane)
+        entry.lane.go_on_without(entry, self._wanted)
 
     def free(self, entry: Entry) -> None:
         """The entry no longer holds or asks for its keys: of those who wait for one here, the first asks."""
@@ -160,7 +155,7 @@ class Claiming:
                 waiter = waiters.popleft()
                 if waiter.state is EntryState.BUSY and waiter is not entry and waiter.claim is not None:
                     self._holders[claim.key] = waiter.claim
-                    self._ask(waiter)
+                    self._wanted.ask(waiter)
                     break
             if waiters is not None and not waiters:
                 del self._waiters[claim.key]
@@ -178,9 +173,9 @@ class Claiming:
                 asked.append(entry)
                 count += entry.count
                 if not entry.lane.wary:
-                    self._let_ask(entry.lane)
+                    entry.lane.let_ask(self._wanted)
             elif entry.count > 1:
-                self._ask_first(self.apart(entry))
+                self._wanted.ask_first(self.apart(entry))
             else:
                 self._waiters.setdefault(entry.claim.key, deque()).append(entry)
                 self._park(entry)
@@ -211,50 +206,20 @@ class Claiming:
         self._skipped(entry)
 
     def _skipped(self, entry: Entry) -> None:
-        self._go_on_behind(entry)
+        entry.lane.go_on_behind(entry, self._wanted)
         self._skip(entry)
         self._lanes.wake(entry.lane)  # it ends without coming back from a worker: who waits behind it may start now
 
-    def _park(self, entry: Entry) -> None:
+    def _park(self, entry: Entry, *, wary: bool = False) -> None:
         """Followers of a parked entry give their claims back, or two members would wait for each other for ever."""
         entry.state = EntryState.BUSY
-        self._hold_nothing_behind(entry)
+        self._hold_nothing_behind(entry, wary=wary)
 
-    def _hold_nothing_behind(self, entry: Entry) -> None:
-        for other in entry.lane.park(entry):
+    def _hold_nothing_behind(self, entry: Entry, *, wary: bool = False) -> None:
+        for other in entry.lane.park(entry, wary=wary):
             other.state = EntryState.BEHIND_BUSY_KEY
             self.give_back(other)
 
-    def _go_on_behind(self, entry: Entry) -> None:
-        """Let followers ask for their keys, where the entry need not wait for its own. Where other members have keys,
-        only two for each that has its own: if a key is busy, those that were asked for behind it were asked for in
-        vain."""
-        lane = entry.lane
-        parked = lane.parked is entry
-        if parked:
-            lane.parked = None
-        for _ in range(2 if lane.wary else int(parked)):
-            self._let_ask(lane)
-
-    def _let_ask(self, lane: Lane) -> None:
-        """The next of those who follow in that lane may ask."""
-        entry = lane.next_follower()
-        if entry is not None:
-            self._ask(entry)
-
-    def _ask(self, entry: Entry) -> None:
-        entry.state = EntryState.CLAIM
-        if not entry.queued:
-            entry.queued = True
-            self._wanted.append(entry)
-
-    def _ask_first(self, entries: Sequence[Entry]) -> None:
-        """Before all others, in their order."""
-        for entry in reversed(entries):
-            if not entry.queued:
-                entry.queued = True
-                self._wanted.appendleft(entry)
-
     def _ask_again(self, entry: Entry) -> None:
         if entry.state is EntryState.BUSY:
-            self._ask(entry)
+            self._wanted.ask(entry)

@@ -85,7 +85,7 @@ class Entry:
     counted = False
     #: It stands among the followers of its lane: behind one that waits for its key.
     follows = False
-    #: It stands in the queue of those that ask for their keys. Only once, or a run would get two sets of answers.
+    #: It stands in the queue of those that ask for their keys (`Wanted`).
     queued = False
     #: The dead letter that is being sent, and how often that has failed.
     letter: Letter | None = None
@@ -232,6 +232,25 @@ class Entry:
         return f"<{self.record.partition}@{self.record.offset}{more} {self.state.name}>"
 
 
+class Wanted(deque[Entry]):
+    """Entries whose keys are to be asked for, in this order; each stands here once, or a run would get two sets of
+    answers. Whoever takes one out says so in `Entry.queued`."""
+
+    def ask(self, entry: Entry) -> None:
+        """Put it behind all others."""
+        entry.state = EntryState.CLAIM
+        if not entry.queued:
+            entry.queued = True
+            self.append(entry)
+
+    def ask_first(self, entries: Sequence[Entry]) -> None:
+        """Put them before all others, in their order."""
+        for entry in reversed(entries):
+            if not entry.queued:
+                entry.queued = True
+                self.appendleft(entry)
+
+
 class Lane:
     """Entries in the order in which they have to be handled.
 
@@ -306,11 +325,15 @@ class Lane:
         """Put it behind those who wait for the parked one."""
         self._line().append(entry)
 
-    def park(self, entry: Entry) -> list[Entry]:
+    # ---- behind a busy key: a lane alone, and `Lanes._part`, change who is parked, who follows and whether it is wary
+    def park(self, entry: Entry, *, wary: bool = False) -> list[Entry]:
         """Park an entry until its key is free. Those behind it that have not started follow it from now on.
+
+        Args: wary: another member has the key.
 
         Returns: those of them that ask for keys, or hold some.
         """
+        self.wary = self.wary or wary
         asking: list[Entry] = []
         while (other := self.entries[-1]) is not entry and (other.over or other.state in _IDLE):
             self.entries.pop()
@@ -323,8 +346,24 @@ class Lane:
         self.parked = entry
         return asking[::-1]
 
-    def next_follower(self) -> Entry | None:
-        """The next that may ask for its key, unless somebody waits before it. None: there is none."""
+    def go_on_behind(self, entry: Entry, wanted: Wanted) -> None:
+        """Let followers ask for their keys, where the entry need not wait for its own. Where other members have keys,
+        only two for each that has its own: if a key is busy, those that were asked for behind it were asked for in
+        vain."""
+        parked = self.parked is entry
+        if parked:
+            self.parked = None
+        for _ in range(2 if self.wary else int(parked)):
+            self.let_ask(wanted)
+
+    def go_on_without(self, entry: Entry, wanted: Wanted) -> None:
+        """Let a follower ask for its key, since the entry leaves, or asks for none any more."""
+        if self.parked is entry:
+            self.parked = None
+        self.let_ask(wanted)
+
+    def let_ask(self, wanted: Wanted) -> None:
+        """Let the next follower ask for its key, unless another entry waits before it."""
         while self.followers and self.parked is None:
             entry = self.followers.popleft()
             self.wary = self.wary and bool(self.followers)
@@ -333,8 +372,8 @@ class Lane:
             entry.follows = False
             self.entries.append(entry)
             if entry.state is EntryState.BEHIND_BUSY_KEY:
-                return entry  # of the others there is nothing to be asked, or not yet
-        return None
+                wanted.ask(entry)
+                return  # of the others there is nothing to be asked, or not yet
 
     def replace(self, entry: Entry, pieces: Sequence[Entry]) -> None:
         """The pieces of an entry stand where it stood; nowhere, if it has left."""

@@ -3,7 +3,7 @@
 A lane is a Kafka key, a partition or a record, as `Settings.ordering` says; a business key has nothing to do with it.
 
 Followers of a parked record stand in a deque of their own, and are let out one by one as they ask
-(`Lane.next_follower`): walked for each record that waits, a lane would cost by its square. What another member holds is
+(`Lane.let_ask`): walked for each record that waits, a lane would cost by its square. What another member holds is
 only known by asking, and those asked for behind it were asked for in vain: such a lane is *wary*, and lets two ask for
 each that has got its key.
 """
@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.engine.record.entry import Entry, EntryState, Lane
+from holdfast.plugin.engine.record.entry import Entry, EntryState, Lane, Wanted
 from holdfast.plugin.engine.record.unacked import Unacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from holdfast.plugin.handlers import Handler, Kind
     from holdfast.records import Partition
@@ -35,8 +35,8 @@ class Lanes:
         self._ready: dict[Kind, deque[Lane]] = {}
         #: Records that are with the workers.
         self.taken = 0
-        #: Told of an entry whose key is to be asked for: it is no part of a run, or not behind a parked one, any more.
-        self.unasked: Callable[[Entry], None] = lambda _: None
+        #: Entries whose keys are to be asked for.
+        self.wanted = Wanted()
 
     def __len__(self) -> int:
         """Keys that have a lane."""
@@ -313,5 +313,5 @@ class Lanes:
             if entry.state is EntryState.BEHIND_BUSY_KEY or (
                 entry.state is EntryState.CLAIM and entry is not pieces[0]
             ):
-                self.unasked(entry)
+                self.wanted.ask(entry)  # it is no part of a run, or not behind a parked one, any more
             self.wake(own)

@@ -1,9 +1,9 @@
 """The recent calls of a session, replayed when another server has taken the place of the first.
 
 A failover to a replica that was behind undoes releases, finished keys and marks. A key, a record or a partition is then
-held by a session that lives and does not know it, and other sessions would wait until that session ends. So these calls
-are replayed. An owner also replays all of its marks, and once more when its ownership ends: otherwise the next owner
-would handle those records again.
+held by a session that lives and does not know it, and other sessions would wait until that session ends. These calls
+are therefore replayed. An owner also replays all of its marks, and once more when its ownership ends: otherwise the
+next owner would handle those records again.
 """
 
 from __future__ import annotations

@@ -442,7 +442,8 @@ class KafkaSource:
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, int | SourceError]:
-        """The offsets at which the group begins in partitions without a committed one; see `StartingOffsets`."""
+        """The offsets at which the group begins in partitions without a committed one; see `StartingOffsets`. Asked
+        once a partition: afterwards the group's own commits count."""
         self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
         found: dict[Partition, int | SourceError] = {}
         for when, some in self._starting_offsets.of(partitions, self._mark.ids).items():

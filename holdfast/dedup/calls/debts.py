@@ -111,7 +111,7 @@ class GiveBack(NamedTuple):
 
     def pay(self) -> None:
         """Make the call. Raises StoreError: no answer, or a refusal."""
-        if self.session.live():  # the keys of a dead session are free
+        if self.session.live():  # the keys of a dead session are free, or soon will be
             self.session.unclaim(self.claims)
 
 

@@ -209,7 +209,7 @@ class KafkaGroupViews:
         return number, next((node_of(each.leader) for each in found if each.id == number), None)
 
     def _retention_s(self, coordinator: Node | None, deadline: Deadline) -> float | None:
-        """How long offsets are kept after their last commit. None = not known: it needs DESCRIBE_CONFIGS."""
+        """How long offsets without a new commit are kept. None = not known: it needs DESCRIBE_CONFIGS."""
         if coordinator is None:
             return None
         broker = ConfigResource(ConfigResource.Type.BROKER, coordinator.name)

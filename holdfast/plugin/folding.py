@@ -1,4 +1,4 @@
-"""Folding: what a client says again and again is told once, and then now and then."""
+"""Folding: logs a repeated line of a client once, and then from time to time with a count."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from holdfast.timing import Clock
 
-#: How often a thing is told that goes on.
+#: The time between two log lines of one kind.
 EVERY_S: Final = 30.0
-#: Of so many things it is remembered when they were told; who can name more (hosts, topics) is told more often.
+#: How many kinds of lines are remembered. With more (hosts, topics), lines are logged more often.
 _KINDS: Final = 256
-#: What differs between two lines of one kind: how long something took. Another partition, or broker, is another kind.
+#: Durations, which may differ between two lines of one kind. A line with another partition or broker is another kind.
 _TIMES = re.compile(r"\b\d+(?:\.\d+)?(?= ?m?s\b)")
 
 
 class Folding:
-    """Lines of one client, or of one app. Any thread.
+    """Folds the lines of one client, or of one app. Any thread.
 
     Args:
-        clock: by which the time goes.
+        clock: measures the time between lines.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        #: By kind: when it was told, and how often it came since.
+        #: Kind -> (time of the last logged line, number of lines since).
         self._told: dict[str, tuple[float, int]] = {}
 
     def says(self, text: str) -> str | None:
-        """The line to tell now; None = its kind was told just now. Lines that differ by times alone are of a kind."""
+        """The line to log now; None: a line of its kind was logged less than `EVERY_S` ago. Lines that differ only in
+        durations are of one kind."""
         kind, now = _TIMES.sub("#", text), self._clock.now()
         with self._lock:
             told_at, more = self._told.pop(kind, (now - EVERY_S, 0))
@@ -48,25 +49,27 @@ LINES: Final = 200
 
 
 class Rated:
-    """Lines about single records: so many of each kind in a while, and how many more there were. One thread.
+    """Limits lines about single records: at most `LINES` of each kind in `EVERY_S`, and a count of the others. One
+    thread.
 
     Args:
-        clock: by which the time goes.
+        clock: measures the time.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        #: By kind: when the while began, and how many came in it.
+        #: Kind -> (begin of the current interval, number of lines in it).
         self._came: dict[str, tuple[float, int]] = {}
 
     def has_room(self, kind: str) -> bool:
-        """Note one more. False = it is counted, and not told."""
+        """Count one more line. Returns False: do not log it."""
         since, count = self._came.get(kind, (self._clock.now(), 0))
         self._came[kind] = since, count + 1
         return count < LINES
 
     def over(self, *, all_of_them: bool = False) -> list[tuple[str, int]]:
-        """The kinds whose while is over, and how many lines of it were left out; `all_of_them`: there are no more."""
+        """The kinds whose interval is over, and the number of lines that were left out. `all_of_them`: end all
+        intervals."""
         now = self._clock.now()
         ended = [kind for kind, (since, _) in self._came.items() if all_of_them or now - since >= EVERY_S]
         counts = [(kind, self._came.pop(kind)[1] - LINES) for kind in ended]

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 
 class Default(NamedTuple):
-    """A value that holdfast sets in place of librdkafka's default: that was the cause of a skip, a stall or a spike."""
+    """A value that holdfast sets in place of librdkafka's default, which has caused a skip, a stall or a spike."""
 
     name: str
     value: str | int
     why: str
 
 
-#: Where a group begins.
+#: Where a group without committed offsets begins.
 START = Default(
     "auto.offset.reset",
     "earliest",
@@ -44,7 +44,7 @@ FETCHING = (
     ),
 )
 
-#: librdkafka 2.16 (rd_kafka_conf_properties_show), with a producer's, which a consumer logs and does not use.
+#: The properties of librdkafka 2.16 (rd_kafka_conf_properties_show), also a producer's, which a consumer only logs.
 _PROPERTIES = """
     acks allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
     auto.commit.enable auto.commit.interval.ms auto.offset.reset background_event_cb batch.num.messages batch.size
@@ -96,5 +96,5 @@ _ARGUMENTS = """
     default.topic.config key.deserializer logger oauth_cb on_commit value.deserializer
 """
 
-#: All of them.
+#: All known properties.
 PROPERTIES = frozenset((_PROPERTIES + _ARGUMENTS).split())

@@ -1,4 +1,4 @@
-"""Whether anything listens where the brokers are said to be: clients go on trying, and tell why only at the end."""
+"""Checks whether a server listens at the brokers' addresses: clients retry, and report the cause only at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.errors import SourceUnavailable
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 _log = logging.getLogger("holdfast")
-#: As long as a broker that is being started may take to listen.
+#: The time that a starting broker may need until it listens.
 PATIENCE_S = 5.0
 _CONNECT_S = 1.0
 _AGAIN_S = 0.2
@@ -18,15 +18,15 @@ _ADDRESS = re.compile(r"(?:\w+://)?(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:/\s]+))(?:
 
 
 def await_listener(addresses: str, default_port: int | None, timeout_s: float) -> None:
-    """Return once one of them takes a connection, or as soon as that cannot be told; then it is the client's matter.
+    """Return once a server accepts a connection, or if that cannot be decided here; the client finds out then.
 
     Args:
-        addresses: as the clients have them, with commas or semicolons.
-        default_port: where one names none; None: its client wants one, and says so.
-        timeout_s: what the command has; at most PATIENCE_S of it are used.
+        addresses: the client's setting, with commas or semicolons.
+        default_port: for addresses without a port; None: the client requires one, and has its own error.
+        timeout_s: the command's time; at most PATIENCE_S of it are used.
 
     Raises:
-        SourceUnavailable: all refuse, or have names that nobody knows. The cause is logged at once.
+        SourceUnavailable: all servers refuse, or have unknown host names. The cause is logged at once.
     """
     patience_s = min(PATIENCE_S, timeout_s)
     deadline, told = Deadline(patience_s), False
@@ -40,8 +40,8 @@ def await_listener(addresses: str, default_port: int | None, timeout_s: float) -
 
 
 def refusal(addresses: str, default_port: int | None) -> str | None:
-    """Why none of them takes a connection, in words; None = one does, or that cannot be told. Takes a second at most
-    for each that says nothing."""
+    """Why no server accepts a connection, in words; None: one does, or it cannot be decided. A server without an answer
+    takes a second."""
     places = [_ADDRESS.fullmatch(each.strip()) for each in re.split("[,;]", addresses) if each.strip()]
     causes = []
     for place in places:
@@ -54,7 +54,7 @@ def refusal(addresses: str, default_port: int | None) -> str | None:
 
 
 def unreached(why: str) -> SourceUnavailable:
-    """The error to raise for that reason."""
+    """The error for this reason."""
     return SourceUnavailable(f"{why}: check the address, and that the server runs")
 
 

@@ -1,5 +1,4 @@
-"""Allocation of queues to members, where no broker decides it. Pure; a strategy is any `Strategy` of
-dedup/groups.py."""
+"""Strategies that assign queues to members if no broker does. Pure; see `Strategy` in dedup/groups.py."""
 
 from holdfast.plugin.assign.kafka import range_, round_robin
 from holdfast.plugin.assign.members import Claim, Subscriber, last_owners

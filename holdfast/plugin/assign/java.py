@@ -1,4 +1,4 @@
-"""Java's view of a string, by which brokers and Java clients decide: String.hashCode, String.compareTo."""
+"""Java's hash and order of strings, which brokers and Java clients use: String.hashCode, String.compareTo."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def java_hash(text: str) -> int:
-    """String.hashCode: brokers compare tags by it, Kafka finds a group's coordinator, and a key leads to the queue to
-    which Java's producers send it."""
+    """String.hashCode. Brokers compare tags by it, Kafka finds a group's coordinator, and Java's producers choose the
+    queue of a key."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):
@@ -22,8 +22,8 @@ def java_hash(text: str) -> int:
 
 
 def java_order(text: str) -> str:
-    """A key that sorts as Java sorts that string: by UTF-16, where letters outside of the first 65,536 come as two
-    before some that are inside."""
+    """A sort key for Java's order of strings, which is by UTF-16 code units: characters above U+FFFF, which are two
+    units, sort before some below it."""
     if text.isascii():
         return text
     units = text.encode("utf-16-be", "surrogatepass")
@@ -31,14 +31,14 @@ def java_order(text: str) -> str:
 
 
 def offsets_partition(group: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` whose leader coordinates a group of Kafka: Utils.abs(hashCode) % count, in
-    which the absolute value of the lowest number is 0."""
+    """The partition of `__consumer_offsets` whose leader coordinates a Kafka group: Utils.abs(hashCode) % count, where
+    abs of the lowest int is 0."""
     hashed = java_hash(group)
     return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions
 
 
 def by_topic(queues: Iterable[Partition]) -> dict[str, list[Partition]]:
-    """Topics in order, and the queues of each in that of Java's MessageQueue: broker name, then queue id."""
+    """Topic -> its queues, topics sorted, queues in the order of Java's MessageQueue: broker name, then queue id."""
     topics: dict[str, list[Partition]] = defaultdict(list)
     for queue in queues:
         topics[queue.topic].append(queue)

@@ -1,4 +1,4 @@
-"""Kafka's own assignors of the classic protocol: its default, a run of each topic's partitions; and a circle."""
+"""Kafka's own assignors of the classic protocol: "range", the default, and "roundrobin"."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 def range_(
     members: Collection[Subscriber],
     partitions: Collection[Partition],
-    previous: Mapping[Partition, str] | None = None,  # noqa: ARG001 - it forgets
+    previous: Mapping[Partition, str] | None = None,  # noqa: ARG001 - not used by this strategy
     *,
     racks: Racks | None = None,
 ) -> dict[Partition, str]:
-    """Plan as RangeAssignor ("range") does, member for member; partitions of topics that nobody wants are absent.
+    """Plan as RangeAssignor ("range") does, member for member. Partitions of topics without a subscriber are left out.
 
-    The first members get one partition more, of each topic: with many topics they have more in all. Topics of equal
-    size that the same members want go the same way: partitions of one number have one owner.
+    The first members get one partition more of each topic: with many topics they have more in all. Topics of equal size
+    with the same subscribers are co-partitioned: partitions of one number have one owner.
 
     Args:
         members: in any order.
         partitions: in any order.
-        previous: not looked at.
-        racks: of each partition's replicas. Where members know theirs (`Subscriber.rack`), who is near a replica gets
-            the partition, as far as that leaves the numbers as they are.
+        previous: not used.
+        racks: partition -> the racks of its replicas. A member whose rack is known (`Subscriber.rack`) gets partitions
+            with a replica there, if that leaves the numbers unchanged.
     """
     consumers: dict[str, dict[str, str]] = defaultdict(dict)
     for member in in_order(members):
@@ -56,7 +56,7 @@ def range_(
 
 
 class _Topic:
-    """One topic while it is given out. As Java's TopicAssignmentState, down to when its numbers change."""
+    """One topic while it is assigned. Follows Java's TopicAssignmentState, also in when its numbers change."""
 
     def __init__(self, partitions: Sequence[Partition], consumers: dict[str, str], racks: Racks) -> None:
         self.partitions = partitions
@@ -72,7 +72,7 @@ class _Topic:
         if theirs:
             self.racks = [set(racks.get(partition, ())) for partition in partitions]
             everywhere: set[str] = set().union(*self.racks)
-            # Where each partition is in each rack, nearness decides nothing.
+            # If each partition has a replica in each rack, racks make no difference.
             self.racks_matter = bool(theirs & everywhere) and any(found != everywhere for found in self.racks)
 
     def room(self, member_id: str) -> int:
@@ -85,7 +85,7 @@ class _Topic:
             self._more -= 1
 
     def near(self) -> None:
-        """To each in turn what is in its rack; who does not know its own takes anything."""
+        """Give each member in turn partitions of its rack; a member without a known rack takes any."""
         for member_id, rack in self.consumers.items():
             fitting = (
                 partition
@@ -97,7 +97,7 @@ class _Topic:
                 self.give(member_id, found)
 
     def rest(self) -> None:
-        """To each in turn what is left."""
+        """Give each member in turn the remaining partitions."""
         rest = iter([partition for partition in self.partitions if partition not in self.owners])
         for member_id in self.consumers:
             found = list(islice(rest, self.room(member_id)))
@@ -106,8 +106,7 @@ class _Topic:
 
 
 def _near(topics: Sequence[_Topic]) -> None:
-    """Group topics that can go to members in the rack of a replica: topics of one size and the same members
-    together."""
+    """Assign by racks: topics of the same size with the same members together."""
     groups: dict[object, list[_Topic]] = defaultdict(list)
     for topic in topics:
         groups[tuple(topic.consumers.items()), len(topic.racks or ())].append(topic)
@@ -119,9 +118,9 @@ def _near(topics: Sequence[_Topic]) -> None:
 
 
 def _near_together(topics: Sequence[_Topic]) -> None:
-    """Partitions of one number go to one member, who is near a replica of each.
+    """Assign partitions of one number to one member that is in the rack of a replica of each.
 
-    All these topics are given out in the same way, so that the first tells for all how much a member may have.
+    All these topics are assigned in the same way, so the first shows how much a member may have of each.
     """
     first = topics[0]
     remaining = dict(first.consumers)
@@ -139,12 +138,12 @@ def _near_together(topics: Sequence[_Topic]) -> None:
 def round_robin(
     members: Collection[Subscriber],
     partitions: Collection[Partition],
-    previous: Mapping[Partition, str] | None = None,  # noqa: ARG001 - it forgets
+    previous: Mapping[Partition, str] | None = None,  # noqa: ARG001 - not used by this strategy
 ) -> dict[Partition, str]:
-    """Plan as RoundRobinAssignor ("roundrobin") does; partitions of topics that nobody wants are absent.
+    """Plan as RoundRobinAssignor ("roundrobin") does. Partitions of topics without a subscriber are left out.
 
-    Even where all want the same. Where they do not, the circle passes over who does not want a topic, and how much each
-    gets is left to chance.
+    The plan is even if all members subscribe to the same topics. Otherwise the circle skips members that do not
+    subscribe to a topic, and the numbers may differ widely.
     """
     circle = in_order(members)
     owners: dict[Partition, str] = {}
@@ -163,8 +162,8 @@ def round_robin(
 
 
 def in_order(members: Iterable[Subscriber]) -> list[Subscriber]:
-    """Sort members as Kafka's range and round robin see them: static members by their name, then the others by id.
+    """Sort members as Kafka's range and round robin do: static members by `group.instance.id`, then the others by id.
 
-    So a static member that restarts under another id keeps its place, and with it its partitions.
+    A static member that restarts with another member id therefore keeps its place, and its partitions.
     """
     return sorted(members, key=lambda member: (member.instance_id is None, java_order(member.instance_id or member.id)))

@@ -1,4 +1,4 @@
-"""Members of a Kafka group, as far as an assignment asks for them, and what they had."""
+"""Members of a Kafka group, with the fields that an assignment needs, and their former partitions."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Weighed(Protocol):
 
     @property
     def weight(self) -> int:
-        """The share, beside others'."""
+        """The member's share relative to other members'."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """A member and the topics that it wants.
+    """A member and its subscribed topics.
 
     Args:
         id: the member id, unique in the group.
-        topics: what it is subscribed to; topics without partitions do no harm.
-        weight: its share of what it is subscribed to (`sticky` alone goes by it): 2 gets twice as much as 1.
-        rack: where it runs (`client.rack`); empty: not known.
+        topics: the topics that it is subscribed to; topics without partitions are allowed.
+        weight: its share of these topics, which only `sticky` uses: 2 gets twice as much as 1.
+        rack: its `client.rack`; empty: not known.
         instance_id: `group.instance.id` of a static member.
 
     Raises:
@@ -58,7 +58,7 @@ class Subscriber:
 
 
 class Claim(NamedTuple):
-    """A member's word on what it has (`owned partitions` of its JoinGroup), and of which generation that is."""
+    """The partitions that a member claims to have (`owned partitions` of its JoinGroup), and the generation."""
 
     member: str
     partitions: Collection[Partition]
@@ -66,10 +66,10 @@ class Claim(NamedTuple):
 
 
 def last_owners(claims: Iterable[Claim]) -> dict[Partition, str]:
-    """The last owner of each partition. Where members' words differ, the latest generation counts.
+    """The last owner of each partition. If members' claims differ, the latest generation counts.
 
-    Two who claim a partition in the same generation both lose it, as in Kafka: one of them is wrong, and nobody can
-    tell which.
+    If two members claim a partition in the same generation, both lose it, as in Kafka: one of them is wrong, and it is
+    unknown which.
     """
     latest: dict[Partition, tuple[int, str | None]] = {}
     for member, partitions, generation in claims:

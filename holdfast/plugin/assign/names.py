@@ -1,4 +1,4 @@
-"""Strategies by the names that users know."""
+"""Finds strategies by their names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from holdfast.plugin.assign.sticky import sticky
 if TYPE_CHECKING:
     from holdfast.dedup.groups import Strategy
 
-#: RocketMQ's by what getName() of its class says.
+#: RocketMQ's strategies have the names that getName() of their classes returns.
 _STRATEGIES: dict[str, Strategy] = {
     "sticky": sticky,
     "AVG": average,
     "AVG_BY_CIRCLE": by_circle,
     "CONSISTENT_HASH": ConsistentHash(),
 }
-#: Those that have to be told something; all of holdfast.plugin.assign.
+#: Strategies with required arguments; all are in holdfast.plugin.assign.
 _NEEDING = {
     "CONFIG": "ByConfig(queues={client id: [Partition(topic, number, broker), ...]})",
     "MACHINE_ROOM": 'MachineRoom(rooms={"hz1"}), for brokers that are named room@name',
@@ -27,14 +27,14 @@ _NEEDING = {
 
 
 def strategy_of(strategy: str | Strategy, *, field: str = "strategy") -> Strategy:
-    """The strategy of that name; one of your own is returned as it is.
+    """The strategy with this name. A function is returned unchanged.
 
     Args:
         strategy: a name, or a function.
-        field: the setting where the user has said so, for the error.
+        field: the setting's name, for the error.
 
     Raises:
-        SettingError: there is none of that name, or it has to be told more than its name.
+        SettingError: there is no such strategy, or it needs arguments.
     """
     if callable(strategy):
         return strategy
@@ -50,7 +50,7 @@ def strategy_of(strategy: str | Strategy, *, field: str = "strategy") -> Strateg
 
 
 def goes_by_weight(strategy: Strategy) -> bool:
-    """Whether a member's weight may count: RocketMQ's own know none."""
+    """Whether the strategy may use a member's weight. RocketMQ's own do not."""
     if isinstance(strategy, MachineRoomNearby):
         return goes_by_weight(strategy.inner)
     return strategy not in (average, by_circle) and not isinstance(strategy, (ByConfig, ConsistentHash, MachineRoom))

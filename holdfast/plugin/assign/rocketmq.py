@@ -1,4 +1,4 @@
-"""RocketMQ's six strategies: what its own clients of these client ids would do."""
+"""RocketMQ's six strategies: the same plans as RocketMQ's own clients with these client ids."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def average(
     queues: Sequence[Partition],
     previous: Mapping[Partition, str],  # noqa: ARG001 - it forgets
 ) -> dict[Partition, str]:
-    """AllocateMessageQueueAveragely ("AVG"): what RocketMQ's own clients of these client ids would do; weights and the
+    """AllocateMessageQueueAveragely ("AVG"): the plan of RocketMQ's own clients with these client ids. Weights and the
     previous plan do not count.
 
-    The first clients in order get one queue more, of each topic: with many topics they have more in all, and a client
-    that comes or goes moves most queues of all others. For comparison, and for groups that rely on runs of queues.
+    The first clients in order get one queue more of each topic: with many topics they have more in all. A client that
+    joins or leaves moves most queues of all others. For comparison, and for groups that rely on runs of queues.
     """
     ordered = in_order(members)
     owners: dict[Partition, str] = {}
@@ -49,7 +49,7 @@ def by_circle(
 ) -> dict[Partition, str]:
     """AllocateMessageQueueAveragelyByCircle ("AVG_BY_CIRCLE"): one queue after the other to one client after the other.
 
-    As uneven over several topics as "AVG", since each topic begins with the first client; a client that comes or goes
+    As uneven over several topics as "AVG", since each topic begins with the first client. A client that joins or leaves
     moves as many queues or more.
     """
     ordered = [member.id for member in in_order(members)]
@@ -60,17 +60,17 @@ def by_circle(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsistentHash:
-    """AllocateMessageQueueConsistentHash ("CONSISTENT_HASH"): each client lies at `virtual_nodes` places of a ring, and
-    a queue belongs to the first client from its own place on.
+    """AllocateMessageQueueConsistentHash ("CONSISTENT_HASH"): each client has `virtual_nodes` points on a ring, and a
+    queue belongs to the client of the first point from its own on.
 
-    A client that comes or goes moves only queues of its own, but how many a client has is left to chance: with ten
-    places each, one often has twice as many as another, or none. Weights and the previous plan do not count.
+    A client that joins or leaves moves only its own queues, but the numbers are random: with ten points each, a client
+    often has twice as many queues as another, or none. Weights and the previous plan do not count.
 
     Args:
-        virtual_nodes: places of a client; Java's default is 10.
+        virtual_nodes: points of each client; Java's default is 10.
 
     Raises:
-        SettingError: there is no place at all.
+        SettingError: there are no points.
     """
 
     virtual_nodes: int = 10
@@ -90,7 +90,7 @@ class ConsistentHash:
         ring: dict[int, str] = {}
         known: Counter[str] = Counter()
         for member in in_order(members):
-            # Members of one client id share its name on the ring and go on counting, as Java does.
+            # Members with the same client id share its name on the ring and continue the numbering, as in Java.
             for i in range(self.virtual_nodes):
                 ring[_place(f"{member.client_id}-{known[member.client_id] + i}")] = member.id
             known[member.client_id] += self.virtual_nodes
@@ -101,7 +101,7 @@ class ConsistentHash:
 
 
 def _place(name: str) -> int:
-    """The first four bytes of its MD5. Java writes half a surrogate pair as a question mark."""
+    """A point on the ring: the first four bytes of the MD5. Java encodes a lone surrogate as a question mark."""
     digest = hashlib.md5(name.encode("utf-8", "replace"), usedforsecurity=False).digest()
     return int.from_bytes(digest[:4], "big")
 
@@ -114,17 +114,17 @@ def _as_java_prints(queue: Partition) -> str:
 class ByConfig:
     """AllocateMessageQueueByConfig ("CONFIG"): each client has the queues of its own list.
 
-    **Queues of no list are nobody's, and so are those of a client that is not there**: nothing is read of them
-    meanwhile. In Java each process has a list of its own, and two lists may name the same queue; here all members are
-    given all lists, since whoever makes the plan makes it for all, and a queue is in one of them.
+    **Queues in no list have no owner, nor have those of a client that is not running**: they are not read meanwhile. In
+    Java each process has its own list, and two lists may have the same queue. Here all members get all lists, since one
+    member makes the plan for all, and a queue is in one list only.
 
     Args:
-        queues: a client -> its queues, such as `{"shop-1": [Partition("orders", 0, "broker-a")]}`. A client is named by
-            its `instance_name`, by "address@instance name", or by its whole client id, which is another one at each
-            start. Of several that are there by one name, the first has them.
+        queues: client -> its queues, such as `{"shop-1": [Partition("orders", 0, "broker-a")]}`. A client is named by
+            its `instance_name`, by "address@instance name", or by its whole client id, which differs at each start. If
+            several running clients match a name, the first has the queues.
 
     Raises:
-        SettingError: two clients have the same queue, or nobody has any.
+        SettingError: two clients have the same queue, or there is no queue at all.
     """
 
     leaves_out: ClassVar[bool] = True
@@ -165,13 +165,14 @@ class ByConfig:
 
 
 def _names(client_id: str) -> list[str]:
-    """Of "10.0.0.7@shop-1#holdfast#9f86d081": all of it, up to the first #, and the instance name alone."""
+    """The names of a client id such as "10.0.0.7@shop-1#holdfast#9f86d081": the whole id, the part up to the first #,
+    and the instance name alone."""
     place = client_id.partition("#")[0]
     return [client_id, place, place.partition("@")[2]]
 
 
 def in_order(members: Iterable[GroupMember]) -> list[GroupMember]:
-    """By client id, as RocketMQ's clients sort them. Two of one client id, which they cannot tell apart, by id."""
+    """Sort by client id, as RocketMQ's clients do. Two members with the same client id are sorted by member id."""
     return sorted(members, key=lambda member: (java_order(member.client_id), member.id))
 
 
@@ -179,14 +180,14 @@ def in_order(members: Iterable[GroupMember]) -> list[GroupMember]:
 class MachineRoom:
     """AllocateMessageQueueByMachineRoom ("MACHINE_ROOM"): the queues of these rooms' brokers, shared among all clients.
 
-    A broker says by its name where it is: `room@name`. **Queues of all other brokers are nobody's**: they are not read
-    until the rooms are named. Weights and the previous plan do not count.
+    A broker's name has its room: `room@name`. **Queues of all other brokers have no owner**: they are not read until
+    their rooms are named. Weights and the previous plan do not count.
 
     Args:
-        rooms: Java's consumeridcs.
+        rooms: the rooms; Java's consumeridcs.
 
     Raises:
-        SettingError: there is no room, or one that no broker's name can say.
+        SettingError: there is no room, or one that cannot be in a broker's name.
     """
 
     leaves_out: ClassVar[bool] = True
@@ -212,30 +213,30 @@ class MachineRoom:
         owners: dict[Partition, str] = {}
         for found in by_topic(queue for queue in queues if self._reads(queue.broker)).values():
             each = len(found) // len(ordered)
-            # A run for each, and what is left over one by one: not the runs of "AVG".
+            # A run of queues for each client, and the remaining queues one by one: not the same runs as "AVG".
             runs, rest = found[: each * len(ordered)], found[each * len(ordered) :]
             owners |= {queue: ordered[i // each] for i, queue in enumerate(runs)}
             owners |= dict(zip(rest, ordered, strict=False))
         return owners
 
     def _reads(self, broker: str) -> bool:
-        # As Java's split: empty parts at the end do not count.
+        # Java's split drops empty parts at the end.
         parts = broker.rstrip("@").split("@")
         return len(parts) == 2 and parts[0] in self.rooms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRoomNearby:
-    """AllocateMachineRoomNearby ("MACHINE_ROOM_NEARBY-" and the inner one's name): the queues of a room to the clients
-    in it; those of a room without clients to all.
+    """AllocateMachineRoomNearby ("MACHINE_ROOM_NEARBY-" and the name of the inner strategy): the queues of a room go to
+    the clients in it; those of a room without clients go to all clients.
 
     Args:
-        broker_room: a broker's name -> its room, such as `lambda name: name.partition("@")[0]`.
-        client_room: a client id -> its room. Client ids are address@instance name: let `instance_name` say where.
-        inner: shares the queues of a room: one of RocketMQ's, or `sticky`, which is even in each room.
+        broker_room: broker's name -> its room, such as `lambda name: name.partition("@")[0]`.
+        client_room: client id -> its room. Client ids are address@instance name: put the room into `instance_name`.
+        inner: assigns the queues of a room: one of RocketMQ's strategies, or `sticky`, which is even in each room.
 
     Raises:
-        SettingError: at construction; of the plan: there is a broker or a client whose room is empty or None.
+        SettingError: at construction: an argument is no function; in a plan: a room is empty or None.
     """
 
     broker_room: Callable[[str], str | None]
@@ -249,7 +250,7 @@ class MachineRoomNearby:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether the inner one may."""
+        """Whether the inner strategy may leave queues without an owner."""
         return leaves_out(self.inner)
 
     def __call__(

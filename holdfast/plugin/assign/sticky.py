@@ -1,4 +1,4 @@
-"""Even over all topics of the group at once, and no move more than that takes ("sticky")."""
+"""The strategy "sticky": even over all topics of the group together, with the fewest moves."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ def sticky(
     *,
     racks: Mapping[Partition, Collection[str]] | None = None,
 ) -> dict[Partition, str]:
-    """Give each queue to a member that wants its topic (a `GroupMember` wants all); what nobody wants is absent.
+    """Assign each queue to a member that subscribes to its topic (a `GroupMember` subscribes to all). Queues of topics
+    without a subscriber are left out. The plan meets these goals, in this order:
 
-    - It is as even as can be. Where all want the same, each member gets its share of all, by weight, rounded up or
-      down; with equal weights, the numbers of any two members differ by one at most. Where they want different topics,
-      the sum of size * size / weight is the least there is. With equal weights the plan is then the most even one by
-      any measure that gets better when a member with more gives one to a member with less by two or more: by the
-      largest size, the smallest, the differences of all pairs (Kafka's own), because there is one that is best in all
-      of them (Frank and Murota, Decreasing minimization on M-convex sets, 2022).
-    - Of all plans like that, one with the fewest moves: queues that a member had who is still there, wants them, and
-      gives them up.
-    - Of those, where racks are known, one in which what moves goes to members in the rack of a replica (Kafka's own
-      moves more for it: where all want the same, it takes from a member what has no replica beside it).
-    - Of those, one in which topics are spread evenly: exactly so where all want the same, nobody had anything, and no
-      racks are known; else as far as what moves anyway allows.
+    - The plan is as even as possible. If all members subscribe to the same topics, each gets its share of all queues,
+      by weight, rounded up or down; with equal weights, the numbers of two members differ by one at most. If they
+      subscribe to different topics, the sum of size * size / weight is minimal. With equal weights the plan is then the
+      most even one by any measure that improves when a member gives a queue to one that has at least two fewer: the
+      largest size, the smallest, the differences of all pairs (Kafka's own measure). One plan is best in all of them
+      (Frank and Murota, Decreasing minimization on M-convex sets, 2022).
+    - It has the fewest moves. A move is a queue that is taken from a member that is still there and subscribes to it.
+    - If racks are known, moved queues go to members in the rack of a replica. (Kafka's own assignor makes more moves
+      for that: if all subscribe to the same topics, it takes queues without a replica in its rack from a member.)
+    - Topics are spread evenly: exactly if all subscribe to the same topics, there are no former owners, and no racks
+      are known; else as far as the moves allow.
 
-    The last two are decided step by step, without looking for the very best. The order of what it is given says
-    nothing.
+    The last two goals are met step by step, without a search for the optimum. The order of the arguments has no
+    influence.
 
     Args:
-        members: with ids that differ.
+        members: members with distinct ids.
         queues: in any order.
-        previous: who had what; see `last_owners` where members contradict each other.
-        racks: of each partition's replicas. Members know theirs by `Subscriber.rack`.
+        previous: queue -> former owner; see `last_owners` if members contradict each other.
+        racks: partition -> the racks of its replicas. A member's rack is `Subscriber.rack`.
     """
     ordered = sorted(members, key=lambda member: member.id)
     kinds = _kinds(ordered, by_topic(queues))
@@ -63,8 +63,8 @@ def sticky(
 def _kinds(
     members: Sequence[Weighed], topics: Mapping[str, list[Partition]]
 ) -> dict[tuple[int, ...], dict[str, list[Partition]]]:
-    """The numbers of members -> the topics that they want, and nobody else."""
-    # Members that want the same are one, for most of the way: there are many of them, and few wishes.
+    """Indexes of members -> the topics to which exactly these members subscribe."""
+    # Group members by subscription first: there are many members, and few subscriptions.
     wishes: dict[Collection[str], list[int]] = defaultdict(list)
     everything = frozenset(topics)
     for i, member in enumerate(members):
@@ -93,7 +93,7 @@ def _equal(
     previous: Mapping[Partition, str],
     near: Near | None,
 ) -> dict[Partition, str]:
-    """All of these topics are wanted by all of these members."""
+    """Plan for members that all subscribe to all of these topics."""
     unit = math.gcd(*(member.weight for member in members))
     weights = {member.id: member.weight // unit for member in members}
     dealing = Dealing(weights, topics, previous, near)
@@ -101,11 +101,11 @@ def _equal(
 
 
 def _shares(weights: Mapping[str, int], sizes: Mapping[str, int], count: int) -> dict[str, int]:
-    """How many queues each member is to have."""
+    """The number of queues for each member."""
     weight = sum(weights.values())
     whole = {member_id: count * each // weight for member_id, each in weights.items()}
     rest = {member_id: count * each % weight for member_id, each in weights.items()}
-    # One more for some whose share is not whole: for those first who would have to give a queue up otherwise.
+    # Round up some shares that are not whole: first those of members that would otherwise have to give up a queue.
     order = sorted(rest, key=lambda member_id: (sizes[member_id] <= whole[member_id], -rest[member_id], member_id))
     for member_id in [member_id for member_id in order if rest[member_id]][: count - sum(whole.values())]:
         whole[member_id] += 1
@@ -118,7 +118,7 @@ def _differing(
     previous: Mapping[Partition, str],
     near: Near | None,
 ) -> dict[Partition, str]:
-    """How many of each kind of topic each member gets, then which."""
+    """Plan for members with different subscriptions: first how many of each kind of topic each gets, then which."""
     numbers = {member.id: i for i, member in enumerate(members)}
     had: list[dict[int, int]] = [{} for _ in members]
     for kind, (wanting, topics) in enumerate(kinds.items()):
@@ -141,20 +141,19 @@ def _differing(
 def spread(
     weights: Sequence[int], wants: Sequence[Sequence[int]], counts: Sequence[int], had: Sequence[dict[int, int]]
 ) -> list[dict[int, int]]:
-    """Member -> kind -> how many.
+    """Member -> kind -> number of partitions.
 
-    The sizes are such that the sum of size * size / weight is the least there is, and of all numbers like that these
-    move the fewest partitions.
+    The sum of size * size / weight is minimal, and of all such numbers these move the fewest partitions.
 
-    All members would be even at a certain level. Where that cannot be, some can only have more: nobody else wants what
-    they want. They share that among themselves, the others share the rest, and each part is looked at for itself in
-    the same way (Groenevelt 1991, Two algorithms for maximizing a separable concave function over a polymatroid
-    feasible region). What no part can do better, no plan can.
+    Ideally all members are at the same level. If that is impossible, some members must have more, because they alone
+    subscribe to some kinds. These members share those kinds, the others share the rest, and each part is solved in the
+    same way (Groenevelt 1991, Two algorithms for maximizing a separable concave function over a polymatroid feasible
+    region). The solutions of the parts together are optimal.
 
     Args:
-        weights: of each member.
-        wants: kind -> the members that want it, some at least.
-        counts: kind -> its partitions, one at least.
+        weights: the weight of each member.
+        wants: kind -> the members that subscribe to it, at least one.
+        counts: kind -> its partitions, at least one.
         had: member -> kind -> how many it had.
     """
     result: list[dict[int, int]] = [{} for _ in weights]
@@ -189,13 +188,13 @@ def spread(
 
 
 def _bounds(weights: Sequence[int], count: int) -> tuple[list[int], list[int]]:
-    """At the level at which all would be even: how many each has at least, and at most.
+    """The least and the most partitions of each member at the level at which all would be even.
 
-    The next partition goes to whom it costs least, (2 * size + 1) / weight; the last of so many are at one level, and
-    not all who could have one of that level get it.
+    The next partition goes to the member with the lowest cost, (2 * size + 1) / weight. Several members may have the
+    same cost at the last level, and only some of them get one more.
     """
     whole = sum(weights)
-    # So much each has for certain; what is missing of all is about one for each second member.
+    # A lower bound for each; about one partition for every second member is missing then.
     below = max(0, 2 * count - len(weights) - 2)
     sizes = [(below * weight + whole) // (2 * whole) for weight in weights]
     heap = [((2 * size + 1) / weight, i) for i, (size, weight) in enumerate(zip(sizes, weights, strict=True))]

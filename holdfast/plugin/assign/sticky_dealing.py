@@ -1,4 +1,4 @@
-"""Which partitions, where it is known how many: few that move, each topic spread evenly, near to a replica."""
+"""Chooses each member's partitions, once their numbers are known: few moves, topics spread evenly, near replicas."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class Dealing:
-    """Topics that the same members want.
+    """Assigns the topics to which the same members subscribe.
 
     Args:
-        weights: of each member that has or gets any of them; in the order in which it is dealt.
-        topics: with their partitions.
-        previous: partition -> who had it; those of others are nobody's.
-        near: the racks, where they are known.
+        weights: member -> weight, for members that have or get partitions; in the order of dealing.
+        topics: topic -> its partitions.
+        previous: partition -> former owner. Partitions of other members count as without an owner.
+        near: the racks, if they are known.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Dealing:
         self._topics = topics
         self._near = near
         self._owners: dict[Partition, str] = {}
-        #: Nobody's: topic -> partitions.
+        #: Topic -> partitions without an owner.
         self._pool: dict[str, list[Partition]] = {}
         for topic, partitions in topics.items():
             pool = self._pool[topic] = []
@@ -47,13 +47,14 @@ class Dealing:
                     pool.append(partition)
         counts = Counter(self._owners.values())
         self.sizes = {member_id: counts[member_id] for member_id in weights}
-        #: Of those whose size changes: member -> topic -> partitions, in order.
+        #: Member whose size changes -> topic -> its partitions, in order.
         self._has: dict[str, dict[str, list[Partition]]] = {}
 
     def deal(self, shares: Mapping[str, int]) -> dict[Partition, str]:
-        """Each member gets its share: who has more gives up, who has less is given, nothing else moves."""
+        """Give each member its share: members with more give up partitions, members with less get them. No other
+        partition moves."""
         self._has = {member_id: {} for member_id, share in shares.items() if share != self.sizes[member_id]}
-        # After most changes these are few: what stays is not touched.
+        # Usually few members change; partitions of the others are not touched.
         for partition, owner in self._owners.items():
             if owner in self._has:
                 self._has[owner].setdefault(partition.topic, []).append(partition)
@@ -69,12 +70,12 @@ class Dealing:
         return self._owners
 
     def _give_up(self, member_id: str, count: int) -> None:
-        """Partitions of those topics of which the member has most above its share."""
+        """Give up partitions of those topics of which the member has most above its share."""
         has, weight = self._has[member_id], self._weights[member_id]
 
         def standing(topic: str) -> tuple[int, float, str]:
             size = len(self._topics[topic])
-            # Of equals, that of which least is given up by others: who gets it all is to get some of each.
+            # Among equals, the topic of which others have given up least, so that a new member gets some of each.
             return size * weight - len(has[topic]) * self._weight, len(self._pool[topic]) / size, topic
 
         heap = [standing(topic) for topic, partitions in has.items() if partitions]
@@ -89,7 +90,7 @@ class Dealing:
                 heapq.heappop(heap)
 
     def _give_up_far(self, near: Near, member_id: str, share: int) -> None:
-        """First what has no replica beside the member."""
+        """Give up partitions without a replica in the member's rack first."""
         for topic, partitions in self._has[member_id].items():
             far = [each for each in partitions if near.far(member_id, each)][: self.sizes[member_id] - share]
             self._pool[topic] += far
@@ -97,7 +98,7 @@ class Dealing:
             self.sizes[member_id] -= len(far)
 
     def _give_near(self, near: Near, room: dict[str, int]) -> None:
-        """First to members beside a replica."""
+        """Give partitions to members in the rack of a replica first."""
         matches = near.matches([each for partitions in self._pool.values() for each in partitions], room)
         for partition, member_id in matches:
             self._owners[partition] = member_id
@@ -108,7 +109,8 @@ class Dealing:
             partitions[:] = [each for each in partitions if each not in taken]
 
     def _give(self, room: dict[str, int]) -> None:
-        """One by one, in a circle that goes on from topic to topic; past those who have enough of a topic already."""
+        """Give one by one, in a circle that continues from topic to topic and skips members that have enough of a
+        topic."""
         circle = [member_id for member_id in self._weights if room[member_id] > 0]
         after = dict(pairwise([*circle, *circle[:1]]))
         last = circle[-1] if circle else ""
@@ -137,10 +139,10 @@ class Dealing:
 
 
 class Near:
-    """Where members run, and where replicas are.
+    """The racks of members and replicas.
 
     Args:
-        members: id -> rack, of those who know theirs.
+        members: member id -> rack, for members whose rack is known.
         replicas: partition -> the racks of its replicas.
     """
 
@@ -148,14 +150,16 @@ class Near:
         self._members, self._replicas = members, replicas
 
     def far(self, member_id: str, partition: Partition) -> bool:
-        """Whether none of its replicas is in the member's rack. Who does not know its own is near to all."""
+        """Whether no replica is in the member's rack. A member without a known rack is near to all."""
         rack = self._members.get(member_id)
         return rack is not None and rack not in self._replicas.get(partition, ())
 
     def matches(self, partitions: Iterable[Partition], room: Mapping[str, int]) -> list[tuple[Partition, str]]:
-        """Partitions with members beside them that have room; one by one, without looking for the very best.
+        """Match partitions with members that have room in the rack of a replica; greedy, without a search for the
+        optimum.
 
-        First those with the least room beside them; each into the rack with the most of it, there in a circle.
+        Partitions with the least room near them come first. Each goes to the rack with the most room, in a circle
+        there.
         """
         waiting: dict[str, deque[str]] = defaultdict(deque)
         free: dict[str, int] = defaultdict(int)

@@ -1,11 +1,11 @@
-"""So many for each member, with the fewest moves: what one cannot take goes on along a chain of members.
+"""Gives each member its number of partitions with the fewest moves, along chains of members.
 
-A flow of least cost. Its nodes are kinds of topics (those that the same members want), members, and one that members
-between their bounds share, so that one may have more where another has less. To give a partition of a kind to a member
-costs 1, to take one away costs nothing, and to give back or to take back what was moved before undoes its cost: what
-it costs in all is what moves. Beginning with nothing moved, partitions go from where they are too many to where they
-are too few along the cheapest ways there are, with potentials that keep all reduced costs at 0 or above (successive
-shortest paths: Ahuja, Magnanti and Orlin, Network Flows, chapter 9); so in the end nothing cheaper exists.
+The problem is a minimum-cost flow. Its nodes are kinds of topics (those with the same subscribers), members, and a
+shared node for members within their bounds, so that one may have more if another has less. Giving a partition of a kind
+to a member costs 1, taking one away costs 0, and undoing a move takes its cost back: the total cost is the number of
+moves. Starting without moves, partitions flow from nodes with too many to nodes with too few along cheapest paths, with
+potentials that keep all reduced costs at 0 or above (successive shortest paths: Ahuja, Magnanti and Orlin, Network
+Flows, chapter 9). The result is therefore optimal.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What a move costs. Below it is room for the number of steps: lengths of ways are compared by moves, then by steps.
+#: The cost of a move. The bits below count steps: paths are compared by moves, then by steps.
 _MOVE = 1 << 32
 _STEPS = _MOVE - 1
 _FAR = 1 << 100
 
 
 class Chains:
-    """A problem, and its solution as far as there is one.
+    """A flow problem, and its solution so far.
 
     Args:
-        wants: kind -> the members that want it.
+        wants: kind -> the members that subscribe to it.
         counts: kind -> its partitions.
-        had: member -> kind -> how many of it were the member's.
-        low, high: member -> how many it gets in all; one apart at most.
+        had: member -> kind -> how many the member had.
+        low, high: member -> the least and the most partitions that it gets; they differ by one at most.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class Chains:
         #: Kind -> members that have less of it than they had.
         self._lost: list[set[int]] = [set() for _ in wants]
         sizes = [sum(each.values()) for each in had]
-        #: What of its size a member hands on to the shared node: within its bounds.
+        #: The part of a member's size that flows on to the shared node, within its bounds.
         self._within = [min(max(size, low[m]), high[m]) for m, size in enumerate(sizes)]
-        # Nodes: members, kinds, the shared one. Above 0: too many are there; below: too few.
+        # Nodes: members, kinds, the shared one. An excess above 0: too many partitions; below 0: too few.
         self._first, self._shared = len(had), len(had) + len(wants)
         pools = list(counts)
         for each in had:
@@ -65,7 +65,7 @@ class Chains:
         """Move until each member has its number.
 
         Returns:
-            None: they have. Else those members who cannot but have more, and the kinds that nobody else wants.
+            None: each has. Else the members that must have more, and the kinds to which only they subscribe.
         """
         while (far := self._look()) is not None:
             self._follow(far)
@@ -78,7 +78,7 @@ class Chains:
     # -- the beginning -------------------------------------------------------------------------------------------------
 
     def _beginning(self) -> list[int]:
-        """0 for what is reached from too many at no cost, else 1: as if the cheapest ways of all were looked for."""
+        """The initial potentials: 0 for nodes that are reachable from an excess at no cost, else one move."""
         potential = [_MOVE] * (self._shared + 1)
         spill = self._excess[self._shared] > 0
         if spill:
@@ -94,13 +94,14 @@ class Chains:
         return potential
 
     def _pour(self, bound: Sequence[int], *, within: bool) -> None:
-        """Give what nobody has to those who lack most, as far as they lack: nearly all of it, with no chain at all.
+        """Give partitions without an owner to the members that lack most, up to a bound. This assigns nearly all of
+        them without chains.
 
-        Kinds that few want first: they have less choice.
+        Kinds with few subscribers come first: they have less choice.
 
         Args:
-            bound: how far each is filled.
-            within: that is no more than each has to have.
+            bound: member -> the size up to which it is filled.
+            within: whether the bound is the lower one.
         """
         shared = self._shared
         for kind in sorted(range(len(self._wants)), key=lambda kind: len(self._wants[kind])):
@@ -126,7 +127,7 @@ class Chains:
     # -- the cheapest ways ---------------------------------------------------------------------------------------------
 
     def _ways(self, node: int) -> list[tuple[int, int]]:
-        """Where something can go from there, and what a step costs."""
+        """The edges from a node: (target, cost)."""
         first, shared = self._first, self._shared
         if node < first:
             before = self._had[node]
@@ -142,10 +143,10 @@ class Chains:
         return [(member, 0) for member in range(first) if self._within[member] > self._low[member]]
 
     def _look(self) -> int | None:
-        """How far it is from what is too many to the nearest that is too few, at reduced costs; None: no way.
+        """The distance from nodes with an excess to the nearest node with a deficit, in reduced costs; None: no path.
 
-        Of ways that cost the same those of the fewest steps: `_follow` then never comes in a circle, and what led
-        nowhere once need not be looked at again (Dinic).
+        Among paths of equal cost those with the fewest steps count. Therefore `_follow` never runs in a circle, and
+        need not visit a dead end twice (Dinic).
         """
         excess, potential = self._excess, self._potential
         distance = self._distance = [_FAR] * len(excess)
@@ -167,13 +168,13 @@ class Chains:
         return None
 
     def _follow(self, far: int) -> None:
-        """Move along ways of that length, until there are none left."""
+        """Move along all paths of this length."""
         excess, potential = self._excess, self._potential
         self._steps = [min(distance, far + 1) & _STEPS for distance in self._distance]
         for node, distance in enumerate(self._distance):
             potential[node] += min(distance, far) & ~_STEPS
         self._dead: set[int] = set()
-        #: Node -> what is left of the ways that cost nothing now, the next one last.
+        #: Node -> its remaining targets at no reduced cost, the next one last.
         self._left: dict[int, list[int]] = {}
         for source in [node for node, count in enumerate(excess) if count > 0]:
             while excess[source] > 0:
@@ -186,7 +187,7 @@ class Chains:
                     self._step(start, end)
 
     def _path(self, source: int) -> list[int]:
-        """From there to what is too few, at no reduced cost; empty: none."""
+        """A path from a node to a deficit at no reduced cost; empty: there is none."""
         path = [source]
         while path:
             node = path[-1]
@@ -218,7 +219,7 @@ class Chains:
         return None
 
     def _open(self, node: int, target: int) -> bool:
-        """Whether a way that cost nothing when it was looked up still does."""
+        """Whether an edge that had no reduced cost when it was listed still has none."""
         first, shared = self._first, self._shared
         cost = self._potential[target] - self._potential[node]
         if node < first:
@@ -232,7 +233,7 @@ class Chains:
         return self._within[target] > self._low[target]
 
     def _step(self, start: int, end: int) -> None:
-        """One goes over."""
+        """Move one partition along an edge."""
         first, shared = self._first, self._shared
         if end == shared:
             self._within[start] += 1
@@ -257,7 +258,7 @@ class Chains:
 
 
 def _level(amount: int, room: dict[int, int]) -> list[tuple[int, int]]:
-    """Give one by one to those with most room, until all is given or there is no room: as water finds its level."""
+    """Give one by one to the member with most room, until all is given or no room is left. Returns (member, count)."""
     order = [(free, member) for member, free in sorted(room.items(), key=lambda each: -each[1]) if free > 0]
     taken, count = 0, 0  # by the first `count`, down to the room of the next
     while count < len(order):
@@ -270,7 +271,7 @@ def _level(amount: int, room: dict[int, int]) -> list[tuple[int, int]]:
     if not count:
         return []
     top = order[count - 1][0]
-    # All of the first `count` come down to `top`; what is left goes around.
+    # The room of the first `count` members falls to `top`; the rest goes around.
     each, more = divmod(min(amount - taken, count * top), count)
     given = [(member, free - top + each + (i < more)) for i, (free, member) in enumerate(order[:count])]
     return [(member, count) for member, count in given if count]

@@ -89,7 +89,7 @@ class HealthCheck:
         self._last: Snapshot | None = None
         #: Since when no new snapshot was taken.
         self._silent_since: float | None = None
-        #: By partition: epoch and watermark, and since when they are so.
+        #: Partition -> ((epoch, watermark), the time since which they have not changed).
         self._stood: dict[Partition, tuple[tuple[int | None, int | None], float]] = {}
 
     def judge(
@@ -102,15 +102,15 @@ class HealthCheck:
         away_s: float = 0.0,
         raises: bool = False,
     ) -> Health:
-        """By a snapshot that was asked for just now: it is the last one again, if the loop did not answer.
+        """Judge a snapshot that was requested just now. If the loop did not answer, it is the same as the last one.
 
         Args:
-            snapshot: see above.
+            snapshot: the snapshot.
             stall_s: as for `Holdfast.health`.
             silent_s: as for `Holdfast.health`.
-            start_s: how long a start may take, in which the loop does not turn yet.
-            away_s: of a loop that is not ours: for how long, if too long, it has been with what it got.
-            raises: of a loop that is not ours: once the app has failed, each of its calls raises that, for ever.
+            start_s: how long a start may take, during which the loop does not turn yet.
+            away_s: for a user's own loop: seconds since its last call, if that is too long; else 0.
+            raises: for a user's own loop: once the app has failed, each of its calls raises the error.
         """
         now, reasons = self._clock.now(), _reasons(snapshot)
         if snapshot.state == "starting":
@@ -164,7 +164,7 @@ class HealthCheck:
 
 
 def _reasons(snapshot: Snapshot) -> list[str]:
-    """Why it does not handle what comes, by its state."""
+    """Why the app does not handle records, by its state."""
     found = []
     if snapshot.error is not None:
         found.append(f"the app has failed with {snapshot.error_type}: the log and snapshot().error say why")
@@ -176,8 +176,8 @@ def _reasons(snapshot: Snapshot) -> list[str]:
 
 
 def _has_more(each: PartitionFigures) -> bool:
-    """Whether it should move: a retry topic whose next record is not due yet should not."""
-    # What a loop's seek has passed over is not done, and nothing of it is to come.
+    """Whether the partition should advance. A retry topic whose next record is not due should not."""
+    # Records that a loop's seek has passed over are not done, but none of them will come.
     all_read = each.next is not None and each.log_end is not None and each.next >= each.log_end
     behind = bool(each.lag) and not all_read and each.next_retry_ms is None
     return each.watermark is None or each.in_flight > 0 or behind

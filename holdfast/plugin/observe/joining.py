@@ -1,4 +1,4 @@
-"""Joining: a member that its group has not let in yet, or has thrown out, as probes report it."""
+"""Joining: a member that the group has not accepted yet, or has removed, as probes report it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """The client has asked to be a member, and the group has not given it its share."""
+    """The client has asked to join, and the group has not given it an assignment."""
 
     #: Seconds since it began to wait.
     for_s: float
@@ -38,9 +38,9 @@ def name_of(source: object) -> str | None:
 
 @runtime_checkable
 class KnowsItsPlace(Protocol):
-    """A source that knows whether its group has let it in. Of another one the app knows by what is assigned to it."""
+    """A source that knows whether it is a member of its group. For other sources the app goes by their assignments."""
 
     @property
     def in_group(self) -> bool:
-        """Whether it is a member and was given its share, which may be none. Asks nobody; by the thread that polls."""
+        """Whether it is a member with an assignment, which may be empty. Sends no request; for the polling thread."""
         ...

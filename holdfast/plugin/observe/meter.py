@@ -47,18 +47,18 @@ class _Timings:
 
 
 class Meter:
-    """All belongs to the thread that runs the app."""
+    """The counters of one app. Only for the thread that runs the app."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.store_calls = StoreCalls(clock)
         self.polled = 0
-        #: Events that were told.
+        #: Event's class -> how many were emitted.
         self.events: Counter[type[Event]] = Counter()
         self.drained = self.abandoned = self.expired = self.client_skipped = 0
-        #: A store that is down, with store_down="open".
+        #: The store is down, and store_down="open".
         self.open = False
-        #: The last trouble of the source, and when it was told; until it is known to be over.
+        #: (the last trouble of the source, its time); None once it is known to be over.
         self.trouble: tuple[str, float] | None = None
         self._timings: dict[str, _Timings] = {}
         self._triggers: Counter[str] = Counter()
@@ -66,7 +66,7 @@ class Meter:
         self._recoveries: list[float] = [0.0, 0.0]
 
     def saw(self, event: Event) -> None:
-        """An event that was told."""
+        """Count an emitted event."""
         if isinstance(event, RebalanceReport):
             self._rebalanced(event)
         elif isinstance(event, RecordFailed):
@@ -94,7 +94,7 @@ class Meter:
                 sums[1] = max(sums[1], seconds)
 
     def took(self, timings: Iterable[tuple[str, int, float]]) -> None:
-        """Calls of handlers that have ended: the handler's name, how many, how long they took together."""
+        """Count ended calls of handlers: (handler's name, number of calls, seconds of all)."""
         for handler, calls, seconds in timings:
             found = self._timings.get(handler)
             if found is None:
@@ -102,7 +102,7 @@ class Meter:
             found.add(calls, seconds)
 
     def handlers(self) -> dict[str, HandlerFigures]:
-        """By the handlers' names."""
+        """Handler's name -> figures of its calls."""
         return {name: timings.figures() for name, timings in self._timings.items()}
 
     def rebalances(self, source: SourceFigures) -> RebalanceFigures:

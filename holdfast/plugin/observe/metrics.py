@@ -1,7 +1,7 @@
-"""Metrics: the one table of names, kinds, units and labels, and how each is read from a snapshot.
+"""Metrics: the table of all names, kinds, units and labels, with the function that reads each from a snapshot.
 
-Whoever exports needs nothing else: `for metric in METRICS: for labels, value in metric.read(app.snapshot())`. A metric
-with the label "partition" has a series for each partition; all others have few, however large the group is.
+An exporter needs only this: `for metric in METRICS: for labels, value in metric.read(app.snapshot())`. A metric with
+the label "partition" has a series for each partition; all others have few, also in a large group.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How values are spread: `counts[i]` of them are at most `bounds[i]` and above the bound before; the last count is
-    of those above all bounds."""
+    """The distribution of values: `counts[i]` of them are at most `bounds[i]` and above the bound before; the last
+    count is for values above all bounds."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -38,11 +38,11 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """Of all values."""
+        """The number of all values."""
         return sum(self.counts)
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """Count, of each bound and "+Inf" last, the values that are at most that, as exporters tell it."""
+        """(bound, number of values up to it) for each bound and "+Inf", as exporters need it."""
         return list(zip([*map(str, self.bounds), "+Inf"], accumulate(self.counts), strict=True))
 
 
@@ -54,7 +54,7 @@ Value = float | Histogram
 class Metric:
     """One row of the table."""
 
-    #: As Prometheus wants it: base units, counters end in _total.
+    #: By Prometheus' rules: base units, and counters end in _total.
     name: str
     kind: Kind
     #: "records", "seconds", "bytes", ...; empty = a plain number.
@@ -125,7 +125,7 @@ def _of_partitions(
     )
 
 
-#: Told from the start: of a counter that begins at 1, Prometheus' increase() does not see the first one.
+#: Exported from the start, since Prometheus' increase() does not count the first step of a counter that begins at 1.
 _NO_REBALANCES = dict.fromkeys(("assigned", "revoked", "lost", "leave", "session lost"), 0)
 
 METRICS: tuple[Metric, ...] = (

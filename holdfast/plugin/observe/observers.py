@@ -1,4 +1,4 @@
-"""Observers: who is told of events."""
+"""Observers: passes events to the log, to the figures, and to the application's observers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _log = logging.getLogger("holdfast")
 
 
 class Observers:
-    """The log first, then the figures, then those of the application."""
+    """Passes each event on: to the log first, then to the figures, then to the application's observers."""
 
     def __init__(self, counts: Callable[[Event], None], observers: Sequence[Observer], clock: Clock) -> None:
         self._counts, self._observers, self._folding = counts, tuple(observers), Folding(clock)
         self._rated = Rated(clock)
 
     def tell(self, event: Event) -> None:
-        """Log the event and tell all observers. What one of them raises is logged, and the others are told."""
+        """Log an event and call all observers. An observer's error is logged, and the others are called."""
         self._log(event)
         self._counts(event)
         for observer in self._observers:
@@ -36,7 +36,7 @@ class Observers:
                 _log.exception("an observer failed on %s", event)
 
     def _log(self, event: Event) -> None:
-        """Trouble of the source comes again for as long as it lasts, and so may what befalls each record."""
+        """Log an event. Repeated troubles of the source and events about single records are limited."""
         for kind, more in self._rated.over(all_of_them=isinstance(event, Stopped)):
             _log.warning("%d more lines of %s were left out: app.snapshot() counts all", more, kind)
         if event.of_a_record and not self._rated.has_room(type(event).__name__):

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """A client has asked its brokers, and none has answered."""
+    """A client has sent requests to its brokers, and none has answered."""
 
     #: The brokers, for example "Kafka at b:9092".
     source: str
@@ -21,14 +21,14 @@ class Silence:
 
 @runtime_checkable
 class AsksBrokers(Protocol):
-    """A source that looks whether its brokers answer while nothing comes from them."""
+    """A source that checks whether its brokers answer while no records come."""
 
     @property
     def silence(self) -> Silence | None:
-        """None = they answer, as far as is known. Asks nobody; by the thread that polls."""
+        """The silence of the brokers; None: they answer, as far as known. Sends no request; for the polling thread."""
         ...
 
     def cut_off(self) -> bool:
-        """Look whether all brokers are gone: the client has lost them since it heard of one, and none listens now. Who
-        leaves then waits for no answer. By the thread that polls; it may take a second for each."""
+        """Check whether all brokers are gone: the client has lost its connections, and no broker listens now. A leaving
+        app then waits for no answer. For the polling thread; may take a second for each broker."""
         ...

@@ -252,7 +252,8 @@ class Told(Protocol):
 
 
 def check_groups(apps: Sequence[Told]) -> None:
-    """Metrics and reasons are labelled by group, so each app needs its own. Raises SettingError."""
+    """Check that each app has a group of its own, since metrics and reasons are labelled by group. Raises
+    SettingError."""
     groups = [app.snapshot().group for app in apps]
     if not apps or len(set(groups)) < len(groups):
         raise SettingError("apps", groups, "give one app or more, each with a group of its own")

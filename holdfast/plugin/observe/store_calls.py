@@ -1,4 +1,4 @@
-"""A session whose calls are counted and timed."""
+"""StoreCalls: counts and times the calls of a session to the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimSession
     from holdfast.timing import Clock
 
-#: The calls that go to the store. The renewals of the session's own thread are not ours to see.
+#: The calls that go to the store. Renewals by the session's own thread are not counted.
 _CALLS = (
     "renew",
     "acquire",
@@ -31,7 +31,7 @@ _CALLS = (
 
 
 class StoreCalls:
-    """Figures by call. Written by the thread that runs the app."""
+    """Figures for each kind of call. Written by the thread that runs the app."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -40,7 +40,7 @@ class StoreCalls:
         self.answers = 0
 
     def figures(self) -> dict[str, CallFigures]:
-        """The figures of this moment."""
+        """The current figures."""
         return {
             call: CallFigures(calls=int(calls), seconds=seconds, failures=int(failures))
             for call, (calls, seconds, failures) in self._figures.items()
@@ -74,7 +74,8 @@ class StoreCalls:
 
 
 class _Metered:
-    """Calls to the store are wrapped once, here; `live`, which each start of a handler asks, is the session's own."""
+    """A session whose calls to the store are counted. `live`, which each start of a handler reads, is the session's own
+    method."""
 
     def __init__(self, session: ClaimSession, calls: StoreCalls) -> None:
         self._of = session

@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 
 from holdfast.adapters.spark import drop_done, idempotent_sink, reason, require_java, writers
 from tests.harness.processes import ServerFailed, kill_session, spawn, started, tail
 from tests.harness.servers.redis import RedisServer
+from tests.harness.waiting import until
 from tests.spark.session import CONF
 
 if TYPE_CHECKING:
@@ -120,6 +122,16 @@ class Files:
             counts = (report.rows, report.owned, report.copies, report.skipped, report.taken_over)
             file.write(f"{report.batch} by attempt {report.attempt}: {counts}\n")
 
+    def beside(self, name: str) -> Files:
+        """Others, for another query."""
+        folder = self.come.parent / name
+        folder.mkdir()
+        return Files(folder)
+
+    def keep(self, rows: DataFrame, batch: BatchWrite) -> None:
+        """A user's function, for a sink that upserts: what each attempt has written stays."""
+        rows.write.mode("overwrite").parquet(str(self.out / batch.sink / f"{batch.batch}-{batch.attempt}"))
+
     def rows(self, spark: SparkSession) -> list[tuple[str, int]]:
         found = spark.read.parquet(str(self.out / "*" / "*")).collect()
         return sorted((row.order_id, row.amount) for row in found)
@@ -192,10 +204,77 @@ def run(serve: Callable[[], ConnectServer], claims: str, files: Files) -> str:
             start(spark, files, sink, f"-lake-{number}").awaitTermination()
         assert "Spark Connect" in (reason(refused.value) or ""), refused.value
 
+    number_again(spark, files.beside("again"), claims)
+    two_sinks_in_threads(spark, files.beside("threads"), claims)
+
     rows = spark.createDataFrame([("a", 1), ("d", 1)], "order_id string, amount int")
     left = drop_done(rows, key="order_id", claims=claims, scope="orders", hash_keys=True)
     assert [row.order_id for row in left.collect()] == ["d"]
     return str(spark.version)
+
+
+def number_again(spark: SparkSession, files: Files, claims: str) -> None:
+    """A new checkpoint under an old name: batch 0 comes again with other rows, when Redis has forgotten the keys of the
+    first. Connect tells no origin of a batch, and what is not known is refused."""
+    sink = idempotent_sink(
+        "again",
+        key="order_id",
+        claims=claims,
+        namespace="again",
+        query="again",
+        write=files.keep,
+        safe="upsert",
+        remember_s=2.0,
+    )
+    (files.come / "0.json").write_text('{"order_id": "old", "amount": 1}\n')
+    start(spark, files, sink).awaitTermination()
+    old = spark.createDataFrame([("old", 1)], "order_id string, amount int")
+    forgotten = drop_done(old, key="order_id", claims=claims, scope="again", namespace="again")
+    until(lambda: forgotten.count() == 1, "the key is not forgotten")
+    (files.come / "0.json").unlink()
+    (files.come / "1.json").write_text('{"order_id": "new", "amount": 1}\n')
+    with pytest.raises(StreamingQueryException) as refused:
+        start(spark, files, sink, "-anew").awaitTermination()
+    assert "batch 0 " in (reason(refused.value) or ""), refused.value
+
+
+def two_sinks_in_threads(spark: SparkSession, files: Files, claims: str) -> None:
+    """Two sinks of one batch, in threads, whose keys are others each time that they are computed: what each writes it
+    has claimed."""
+    sinks = [
+        idempotent_sink(
+            name, key="order_id", claims=claims, namespace="threads", query="t", write=files.keep, safe="replace"
+        )
+        for name in ("one", "two")
+    ]
+
+    def both(rows: DataFrame, batch: int) -> None:
+        fresh = rows.withColumn("order_id", functions.expr("uuid()"))
+        failed: list[BaseException] = []
+
+        def put(sink: IdempotentSink) -> None:
+            try:
+                sink(fresh, batch)
+            except BaseException as error:  # noqa: BLE001 - raised below
+                failed.append(error)
+
+        threads = [threading.Thread(target=put, args=[each]) for each in sinks]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        if failed:
+            raise failed[0]
+
+    (files.come / "0.json").write_text("".join(f'{{"order_id": "{n}", "amount": {n}}}\n' for n in range(20)))
+    stream = spark.readStream.schema("order_id string, amount int").json(str(files.come)).writeStream
+    started_well(
+        stream.foreachBatch(both).trigger(availableNow=True).option("checkpointLocation", str(files.checkpoint))
+    ).awaitTermination()
+    for name in ("one", "two"):
+        written = spark.read.parquet(str(files.out / name / "*"))
+        assert written.count() == 20, written.count()
+        assert drop_done(written, key="order_id", claims=claims, scope=name, namespace="threads").count() == 0
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchWrite, WriteFailed, idempotent_sink, writers
 from holdfast.adapters.spark.writers.postgres import merging, staging, target
+from holdfast.adapters.spark.writers.postgres.at import PostgresAt
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.dedup.spark_batches import Attempt, BatchId
 from holdfast.errors import SettingError
@@ -354,6 +355,17 @@ def test_a_conf_of_the_session_may_hold_the_url_and_no_plan_shows_it(table: Tabl
 
     assert table.put(0, ("a", 1), write=write, safe="transaction").owned == 1
     assert PASSWORD not in plans[0]
+
+
+def test_a_server_that_is_gone_without_a_word_is_noticed_within_the_time_out(
+    postgres: PostgresServer,
+) -> None:
+    url = postgres.database()
+    asked = "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"
+    for given, expected in ((url, ["6", "2", "3", "12000"]), (f"{url}?tcp_user_timeout=7", ["6", "2", "3", "7"])):
+        with PostgresAt(url=given, timeout_s=12.0).connected() as connection:
+            said = connection.info.get_parameters()
+        assert [said[each] for each in asked] == expected
 
 
 def test_a_writer_pickles_and_shows_no_password() -> None:

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.spark.session import changed
+from holdfast.adapters.spark.values import WriteFailed
+from holdfast.adapters.spark.writers import delta_merge
+from holdfast.errors import SettingError
 from tests.harness.waiting import PATIENCE_S
 
 QUICK, TXN = {"adaptive": "false"}, "txnVersion"
@@ -77,3 +80,24 @@ def test_a_session_that_refuses_one_has_none_of_them_and_holds_nobody_up() -> No
     with changed(session, {"adaptive": "true", TXN: "2"}):
         assert session.confs == {"adaptive": "true", TXN: "2"}
     assert session.confs == {}
+
+
+def test_a_wait_for_another_sink_ends_with_the_thread_that_it_waited_for() -> None:
+    session: Any = _Session()
+    with changed(session, {TXN: "1"}):
+        with pytest.raises(WriteFailed, match=r"txnVersion is '1', set by thread 'MainThread'.*wait_s=") as caught:
+            _entered(session, {**QUICK, TXN: "2"})
+        assert caught.value.__cause__ is None
+        assert session.confs == {TXN: "1"}, "what it had set before is as it was"
+    with changed(session, {TXN: "2"}, wait_s=0.01):
+        assert session.confs == {TXN: "2"}
+
+
+def _entered(session: Any, confs: dict[str, str]) -> None:
+    with changed(session, confs, wait_s=0.01):
+        raise AssertionError
+
+
+def test_a_merge_that_would_not_wait_at_all_is_refused() -> None:
+    with pytest.raises(SettingError, match="wait_s"):
+        delta_merge("/lake/orders", wait_s=0)

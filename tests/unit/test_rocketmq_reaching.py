@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,12 +13,19 @@ from holdfast.adapters.rocketmq.grpc.by_message import ByMessage
 from holdfast.adapters.rocketmq.grpc.config import Wanted
 from holdfast.adapters.rocketmq.push.servers import Servers
 from holdfast.adapters.rocketmq.reaching import insist, look_for_all
+from holdfast.adapters.rocketmq.remoting import RemotingClient, codes
+from holdfast.adapters.rocketmq.remoting.admin import Admin
 from holdfast.errors import SourceUnavailable, UnknownTopic
 from holdfast.runtime import MACHINE
 from holdfast.timing import Deadline
 from tests.harness.processes import free_ports
 from tests.harness.waiting import until
+from tests.unit.rocketmq_fake import FakeServer
 from tests.unit.test_rocketmq_grpc_bodies import Proxy
+
+if TYPE_CHECKING:
+    from holdfast.adapters.rocketmq.remoting.frame import Command
+    from tests.unit.rocketmq_fake import Peer
 
 
 def test_name_servers_that_are_away_are_told_in_one_line_and_one_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -54,6 +62,26 @@ def test_all_topics_that_are_missing_are_told_together() -> None:
 
     with pytest.raises(UnknownTopic, match=r"^refunds; returns$"):
         look_for_all(["refunds", "orders", "returns"], look)
+
+
+def test_a_version_is_asked_of_a_broker_that_its_name_server_had_forgotten_for_a_moment() -> None:
+    """A name server forgets a broker whose connection broke, until it registers again."""
+    looks: list[Command] = []
+
+    def handle(command: Command, peer: Peer) -> None:
+        if command.code == codes.Request.GET_BROKER_RUNTIME_INFO:
+            peer.answer(command, body=b'{"table":{"brokerVersionDesc":"V5_5_0"}}')
+            return
+        looks.append(command)
+        brokers = {"broker-a": {"brokerAddrs": {"0": names.address} if len(looks) > 1 else {}}}
+        peer.answer(command, body=json.dumps({"brokerAddrTable": brokers, "clusterAddrTable": {}}).encode())
+
+    with FakeServer(handle) as names, RemotingClient(names.address) as client:
+        assert Admin(client).version(Deadline(60.0)) == "5.5.0"
+        assert len(looks) == 2
+        looks.clear()
+        with pytest.raises(SourceUnavailable, match="no broker has a master now"):
+            Admin(client).version(Deadline(0.1))
 
 
 def test_by_message_a_member_is_who_was_answered_a_poll() -> None:

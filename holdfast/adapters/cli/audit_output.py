@@ -10,14 +10,20 @@ from holdfast.tools.audit_report.pages.words import clock, group_verdict, long, 
 from holdfast.tools.audit_report.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from holdfast.adapters.cli.output import Output
-    from holdfast.tools.audit_report.pages.model import Audit, GroupAudit
+    from holdfast.tools.audit_report.pages.model import Audit, GroupAudit, Listed
     from holdfast.tools.audit_report.pages.tables import Table
 
 #: Rows of a table on a terminal; the page has more.
 _MOST_ROWS = 20
+#: Figures of a group, as JSON has them.
+_FIGURES = (
+    *("from_ms", "to_ms", "processes", "killed", "partitions", "records", "executions", "suppressed"),
+    *("dead_lettered", "client_skipped", "unheard", "unreported", "unreadable", "missing_events"),
+    *("stop_s", "pause_s", "spike", "detailed"),
+)
+#: What tables show of a row beside its fields.
+_MADE = {"gap": ("records",), "pause": ("seconds",), "lag": ("lag",)}
 
 
 def tell(audit: Audit, output: Output) -> None:
@@ -66,24 +72,24 @@ def _table(table: Table, output: Output) -> None:
 
 
 def _json(group: GroupAudit, output: Output) -> None:
+    listed: dict[str, Listed[Any]] = {
+        "gap": group.gap_rows,
+        "duplicate": group.duplicates,
+        "duplicate_key": group.duplicate_keys,
+        "rebalance": group.rebalances,
+        "pause": group.pauses,
+        "lag": group.lagging,
+        "run": group.runs,
+    }
     head: dict[str, Any] = {"type": "group", "group": group.group, "verdict": group_verdict(group)}
-    for name in ("from_ms", "to_ms", "processes", "killed", "partitions", "records", "executions", "suppressed"):
-        head[name] = getattr(group, name)
+    head |= {name: getattr(group, name) for name in _FIGURES}
     head |= {each.value: group.gaps.get(each, 0) for each in Verdict}
     head |= {"repeats": {str(cause): count for cause, count in group.repeats.items()}, "sent_twice": group.sent_twice}
-    for name in ("unheard", "unreported", "missing_events"):
-        head[name] = getattr(group, name)
     head["rebalances"] = group.rebalances.total
+    # Lines follow for the rows that matter most: what they leave out is in the figures all the same.
+    head["left_out"] = {kind: rows.left_out for kind, rows in listed.items() if rows.left_out}
     output.json(head)
-    listed: tuple[tuple[str, Iterable[Any]], ...] = (
-        ("gap", group.gap_rows.rows),
-        ("duplicate", group.duplicates.rows),
-        ("duplicate_key", group.duplicate_keys.rows),
-        ("rebalance", group.rebalances.rows),
-        ("pause", group.pauses.rows),
-        ("lag", group.lagging.rows),
-        ("run", group.runs.rows),
-    )
-    for kind, rows in listed:
-        for row in rows:
-            output.json({"type": kind, "group": group.group, **row._asdict()})
+    for kind, rows in listed.items():
+        for row in rows.rows:
+            made = {name: getattr(row, name) for name in _MADE.get(kind, ())}
+            output.json({"type": kind, "group": group.group, **row._asdict(), **made})

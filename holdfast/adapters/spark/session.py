@@ -13,7 +13,7 @@ import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Condition, Event, Thread
+from threading import Condition, Event, Thread, current_thread
 from types import FunctionType
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -21,7 +21,9 @@ from weakref import WeakKeyDictionary
 
 from holdfast.adapters.spark._pyspark import SPARK_ERRORS, ClassicDataFrame, SparkSession
 from holdfast.adapters.spark.telling import reason
+from holdfast.adapters.spark.values import WriteFailed
 from holdfast.errors import ClientUnusable, SettingError
+from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -129,36 +131,46 @@ class _InForce:
 
     value: str
     before: str | None
+    thread: str  #: that has set it
     users: int = 0
 
 
 #: Session -> name of a conf -> its change. The lock below is held only while a conf is set.
 _IN_FORCE: WeakKeyDictionary[SparkSession, dict[str, _InForce]] = WeakKeyDictionary()
 _CHANGES = Condition()
+#: How long a sink waits for another sink that writes with the same session: longer than any save of a batch takes.
+LONGEST_S = 1800.0
 
 
 @contextmanager
-def changed(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
+def changed(spark: SparkSession, confs: Mapping[str, str], wait_s: float = LONGEST_S) -> Iterator[None]:
     """Set these confs, and restore them afterwards.
 
     Several sinks of a batch may share a session, in threads. Those that set the same value share it, and the last one
     restores the old value; one that sets another value waits. Several confs must always be given in the same order.
+
+    Raises:
+        WriteFailed: another sink's value was in force for `wait_s`.
     """
+    deadline = Deadline(wait_s)
     with ExitStack() as stack:
         for name, value in confs.items():
-            stack.enter_context(_one_changed(spark, name, value))
+            stack.enter_context(_one_changed(spark, name, value, deadline))
         yield
 
 
 @contextmanager
-def _one_changed(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+def _one_changed(spark: SparkSession, name: str, value: str, deadline: Deadline) -> Iterator[None]:
     with _CHANGES:
         all_of_it = _IN_FORCE.setdefault(spark, {})
-        _CHANGES.wait_for(lambda: name not in all_of_it or all_of_it[name].value == value)
+        if not _CHANGES.wait_for(
+            lambda: name not in all_of_it or all_of_it[name].value == value, timeout=deadline.left_s()
+        ):
+            raise _held(name, all_of_it[name], deadline)
         if name not in all_of_it:
             before = spark.conf.get(name, None)
             spark.conf.set(name, value)
-            all_of_it[name] = _InForce(value, before)
+            all_of_it[name] = _InForce(value, before, current_thread().name)
         all_of_it[name].users += 1
     try:
         yield
@@ -172,6 +184,14 @@ def _one_changed(spark: SparkSession, name: str, value: str) -> Iterator[None]:
                     spark.conf.unset(name)
                 else:
                     spark.conf.set(name, old)
+
+
+def _held(name: str, by: _InForce, deadline: Deadline) -> WriteFailed:
+    return WriteFailed(
+        f"another sink has written with this Spark session for {deadline.budget_s:g} s ({name} is {by.value!r}, set by "
+        f"thread {by.thread!r}), and sinks of one session write one after the other: end its job in Spark's UI if it "
+        "hangs; else give delta_merge(wait_s=) more, or each sink a query of its own"
+    )
 
 
 @contextmanager

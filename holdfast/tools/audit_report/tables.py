@@ -160,7 +160,7 @@ REBALANCES = table(
     given              long     number of partitions that were revoked
     moved              long     number of partitions whose owner changed
     stop_ms            long     the longest time around it without a finished record; null: no lag, or none is known
-    pause_ms           long     the longest pause of a partition that moved
+    pause_ms           long     the longest pause of a partition that moved, with records waiting
     lag                long     records that waited in the assigned partitions
     recovered_ms       long     from its first assignment until that lag was gone; null: not before the next rebalance
     steady_per_s       double   records per second of the gained partitions, before

@@ -12,6 +12,7 @@ from holdfast.adapters.rocketmq.remoting.client import as_fields
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.adapters.rocketmq.remoting.membership import read_queue
 from holdfast.errors import SourceUnavailable
+from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.remoting.membership import GroupConnections
     from holdfast.records import Partition
     from holdfast.timing import Deadline
+
+
+#: How long a name server that lists no master is left alone before it is asked again.
+_AGAIN_S = 0.2
 
 
 class Cluster(NamedTuple):
@@ -68,19 +73,30 @@ class Admin:
         return Cluster(brokers, clusters)
 
     def version(self, deadline: Deadline) -> str:
-        """The lowest version of all masters, such as "5.5.0"."""
+        """The lowest version of all masters, such as "5.5.0".
+
+        A name server forgets a broker whose connection to it breaks, as on a busy machine, and lists the broker again
+        at its next registration (`registerNameServerPeriod`, 30 s). A list without a master is asked for again until
+        the deadline.
+        """
         request = Request(codes.Request.GET_BROKER_RUNTIME_INFO, "a broker's version", {})
         found = []
-        for addresses in self.cluster(deadline).brokers.values():
-            if codes.MASTER in addresses:
-                answer = self._client.network.ask(addresses[codes.MASTER], request, deadline).expect()
-                shape = Shape(f"what {answer.address} says of itself")
-                table = shape.record(shape.record(loose_json(answer.body), "the body").get("table"), "table")
-                found.append(shape.text(table.get("brokerVersionDesc"), "brokerVersionDesc"))  # such as V5_5_0
-        if not found:
-            raise SourceUnavailable("no broker has a master now")
+        while not (masters := self._listed_masters(deadline)):
+            if deadline.left_s() <= _AGAIN_S:
+                raise SourceUnavailable("no broker has a master now")
+            SYSTEM_CLOCK.sleep(_AGAIN_S)
+        for address in masters:
+            answer = self._client.network.ask(address, request, deadline).expect()
+            shape = Shape(f"what {answer.address} says of itself")
+            table = shape.record(shape.record(loose_json(answer.body), "the body").get("table"), "table")
+            found.append(shape.text(table.get("brokerVersionDesc"), "brokerVersionDesc"))  # such as V5_5_0
         numbers = [tuple(int(part) for part in re.findall(r"\d+", each)) for each in found]
         return ".".join(map(str, min(numbers)))
+
+    def _listed_masters(self, deadline: Deadline) -> list[str]:
+        """Addresses."""
+        brokers = self.cluster(deadline).brokers.values()
+        return [addresses[codes.MASTER] for addresses in brokers if codes.MASTER in addresses]
 
     def create_topic(
         self,

@@ -109,7 +109,9 @@ def rows_of(rebalance: Rebalance, number: int, turns: Turns, near: Sequence[Near
     moves = [each for each in (_move(each, turns) for each in rebalance.changes) if each]
     gained = sum(each.kind == "assigned" for each in rebalance.changes)
     lags = [each["lag"] for each in moves if each["lag"] is not None]
-    pauses = [each["pause_ms"] for each in moves if each["moved"] and each["pause_ms"] is not None]
+    # Where nothing waited there was nothing to do: that is no pause.
+    waited = (each for each in moves if each["moved"] and each["waiting"])
+    pauses = [each["pause_ms"] for each in waited if each["pause_ms"] is not None]
     row = {
         "rebalance": number,
         "began_ms": rebalance.began_ms,

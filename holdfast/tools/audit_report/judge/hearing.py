@@ -259,7 +259,9 @@ def _checked(span: Mapping[str, Any]) -> Told:
         raise ValueError(span)
     if first is None:
         _number_or_none(next_)
-    elif not (isinstance(first, int) and isinstance(next_, int) and 0 <= first < next_ < _MOST):
+    elif not (isinstance(first, int) and isinstance(next_, int) and 0 <= first < next_ < _MOST) or (
+        records > next_ - first
+    ):
         raise ValueError(span)
     if outcome not in _OUTCOMES or not (records or outcome in _NO_RECORDS):
         raise ValueError(span)

@@ -187,15 +187,14 @@ class Sweep:
         open_ = sorted(self._open, key=lambda each: (each.owner.turn, each.ended_ms))
         if all(each.old for each in open_):
             return
-        length = next_ - first
-        records = min(
-            each.records if (each.first, each.next) == (first, next_) or each.records < length else length
-            for each in open_
-        )
+        # At most: where the log has holes no event tells in which part of its span a record lies.
+        records = min(next_ - first, *(each.records for each in open_))
         repeats: dict[Cause, int] = {}
+        known = False
         for one, two in pairwise(open_):
-            if one.old and two.old:
-                continue  # told before
+            known = known or one.old
+            if two.old and known:
+                continue  # told before: the first of those that are old
             cause = self._cause(one.owner, two.owner, first)
             repeats[cause] = repeats.get(cause, 0) + 1
         self.repeated += records * sum(repeats.values())

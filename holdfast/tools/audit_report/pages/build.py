@@ -42,8 +42,16 @@ _SENT = frozenset((KeyCause.PRODUCER.value, KeyCause.BOTH.value))
 def audit_of(reader: TableReader, groups: Collection[str] = ()) -> Audit:
     """Args: groups: only these; all by default."""
     where: Where = {"group": frozenset(groups)} if groups else {}
-    figures = Audit(groups=[_figures(row) for row in _summaries(reader, where)]).worst_first
+    figures = Audit(groups=list(_all_figures(reader, where))).worst_first
     return Audit(groups=[*(_detailed(each, reader) for each in figures[:MOST_GROUPS]), *figures[MOST_GROUPS:]])
+
+
+def _all_figures(reader: TableReader, where: Where) -> Iterable[GroupAudit]:
+    """All groups, without details. A figure is of all rows: of a list that is cut it would be too small."""
+    skipped = dict(reader.grouped(t.COVERAGE, ("group",), value="client_skipped", how="sum", where=where))
+    spikes = dict(reader.grouped(t.REBALANCES, ("group",), value="peak_ratio", how="max", where=where))
+    for row in _summaries(reader, where):
+        yield _figures(row, skipped.get(row["group"]), spikes.get(row["group"]))
 
 
 def _summaries(reader: TableReader, where: Where) -> Iterable[Row]:
@@ -57,7 +65,7 @@ def _summaries(reader: TableReader, where: Where) -> Iterable[Row]:
     return rows.values()
 
 
-def _figures(row: Row) -> GroupAudit:
+def _figures(row: Row, client_skipped: int | None, spike: float | None) -> GroupAudit:
     repeats: dict[str, int] = {
         Cause.CRASH: row["crash"] or 0,
         Cause.HAND_OVER: row["hand_over"] or 0,
@@ -70,7 +78,8 @@ def _figures(row: Row) -> GroupAudit:
         from_ms=row["from_ms"] or 0,
         to_ms=row["to_ms"] or 0,
         partitions=row["partitions"] or 0,
-        records=executions - sum(repeats.values()),
+        # Where logs have holes, ranges tell of repetitions at most: of what ran, one record did.
+        records=max(executions - sum(repeats.values()), min(executions, 1)),
         executions=executions,
         suppressed=row["skipped"] or 0,
         dead_lettered=row["dead_lettered"] or 0,
@@ -82,6 +91,10 @@ def _figures(row: Row) -> GroupAudit:
         unheard=row["unheard"] or 0,
         unreported=row["unreported"] or 0,
         unreadable=row["unreadable"] or 0,
+        client_skipped=client_skipped or 0,
+        stop_s=_seconds(row["stop_ms"]),
+        pause_s=_seconds(row["pause_ms"]),
+        spike=spike,
         processes=row["members"] or 0,
         rebalances=Listed(total=row["rebalances"] or 0),
     )
@@ -91,15 +104,17 @@ def _detailed(figures: GroupAudit, reader: TableReader) -> GroupAudit:
     if not figures.processes:  # nothing of it can be read
         return figures
     where: Where = {"group": figures.group}
-    runs = _listed(reader.largest(t.MEMBERS, "handled", _MOST_RUNS, where), _run, lambda each: each.began_ms)
+    runs = _runs(reader, where)
     gaps = _gaps(reader, where)
     found = reader.largest(t.DUPLICATES, "records", _MOST_FINDINGS, where)
     duplicates = _listed(found, _duplicate, lambda each: (natural(each.partition), each.first))
     names = list(dict.fromkeys(run.member for run in runs.rows))
-    wrong = [*(each.partition for each in gaps.rows), *(each.partition for each in duplicates.rows)]
+    wrong = [(each.topic, each.partition) for each in gaps.rows]
+    wrong += [(each.topic, each.partition) for each in duplicates.rows]
     owned, names = owned_of(reader, figures, wrong, names)
     return replace(
         figures,
+        detailed=True,
         members=names,
         runs=runs,
         gap_rows=gaps,
@@ -128,6 +143,17 @@ def _listed(
     return Listed(rows=rows, total=found.total - (len(found.rows) - len(rows)))
 
 
+def _runs(reader: TableReader, where: Where) -> Listed[Run]:
+    """Each process once: a stream tells one that was taken for dead again when it ends, with all that it has done."""
+    every = list(reader.grouped(t.MEMBERS, ("run",), value="events", how="max", where=where))
+    last: dict[str, Row] = {}
+    for row in reader.largest(t.MEMBERS, "handled", _MOST_RUNS, where).rows:
+        before = last.get(row["run"])
+        if before is None or (before["events"] or 0) < (row["events"] or 0):
+            last[row["run"]] = row
+    return Listed(rows=sorted(map(_run, last.values()), key=lambda each: each.began_ms), total=len(every))
+
+
 def _gaps(reader: TableReader, where: Where) -> Listed[Gap]:
     """The gaps, lost records first. Lag and what was left are told as figures, not as findings."""
     rows: list[Gap] = []
@@ -141,6 +167,7 @@ def _gaps(reader: TableReader, where: Where) -> Listed[Gap]:
 
 def _gap(row: Row) -> Gap:
     return Gap(
+        topic=row["topic"],
         partition=label(row),
         first=row["first"],
         next=row["next"],
@@ -153,6 +180,7 @@ def _gap(row: Row) -> Gap:
 
 def _duplicate(row: Row) -> Duplicate:
     return Duplicate(
+        topic=row["topic"],
         partition=label(row),
         first=row["first"],
         next=row["next"],
@@ -233,10 +261,10 @@ def _pause(row: Row) -> Pause | None:
 
 def _lagging(reader: TableReader, group: str) -> Listed[Lagging]:
     heard = reader.grouped(t.LAG, ("topic", "partition"), value="lag", how="max", where={"group": group})
-    most = {(topic, partition): lag for topic, partition, lag in heard if lag is not None}
+    most = {(topic, partition): max(lag, 0) for topic, partition, lag in heard if lag is not None}
     ends = ends_of(reader, group)
     rows = []
-    for name in sorted(most, key=lambda each: -most[each])[:_MOST_LAGGING]:
+    for name in sorted(most, key=lambda each: (-most[each], each))[:_MOST_LAGGING]:
         position, end = ends.get(name, (None, None))
         rows.append(Lagging(partition="-".join(name), position=position, end=end, most=most[name]))
     return Listed(rows=rows, total=len(most))

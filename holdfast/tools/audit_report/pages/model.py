@@ -53,6 +53,8 @@ class Run(NamedTuple):
 class Gap(NamedTuple):
     """Offsets of which nobody said that they are done."""
 
+    topic: str
+    #: Topic and partition as one name, such as orders-3: two topics may have one in common.
     partition: str
     first: int
     next: int
@@ -73,6 +75,7 @@ class Gap(NamedTuple):
 class Duplicate(NamedTuple):
     """Records that ran more than once."""
 
+    topic: str
     partition: str
     first: int
     next: int
@@ -217,7 +220,7 @@ class GroupAudit:
     from_ms: int
     to_ms: int
     partitions: int
-    #: Records that ran at least once, and all times that one ran.
+    #: Records that ran at least once (at least so many, where logs have holes), and all times that one ran.
     records: int
     executions: int
     #: Records that were known as done and not run again.
@@ -225,7 +228,7 @@ class GroupAudit:
     dead_lettered: int
     #: Records by verdict: lost, unknown, pending, left, expired.
     gaps: Mapping[str, int]
-    #: Executions beyond the first, by cause.
+    #: Executions beyond the first, by cause: at most so many, where logs have holes.
     repeats: Mapping[str, int]
     #: Executions too many of keys that were sent more than once; None = events carry no keys.
     sent_twice: int | None
@@ -237,8 +240,17 @@ class GroupAudit:
     unreported: int
     #: Of the whole input: what could not be read.
     unreadable: int
+    #: Records that the Kafka client had gone past, and gave when it was sent back.
+    client_skipped: int
+    #: The longest of all rebalances, also of those that are not listed, in seconds; and the highest peak over steady.
+    #: None = none is known.
+    stop_s: float | None
+    pause_s: float | None
+    spike: float | None
     #: How many starts of members.
     processes: int
+    #: More than figures is known: of the groups in which most is wrong.
+    detailed: bool = False
     #: Distinct names, in the order of their appearance: what stretches point at. Here begin the details.
     members: Sequence[str] = ()
     runs: Listed[Run] = field(default_factory=Listed)
@@ -252,11 +264,6 @@ class GroupAudit:
     lag: Curves | None = None
     intake: Curves | None = None
     strips: Listed[Strip] = field(default_factory=Listed)
-
-    @property
-    def detailed(self) -> bool:
-        """Whether more than figures are known: of the groups in which most is wrong."""
-        return self.runs.total > 0
 
     @property
     def lost(self) -> int:
@@ -303,8 +310,13 @@ class Audit:
     @property
     def worst_first(self) -> list[GroupAudit]:
         """The groups, those in which most is wrong first."""
-        return sorted(self.groups, key=lambda each: (-each.lost, -each.repeated, -each.unknown, each.group))
+        return sorted(self.groups, key=_how_wrong)
 
     def sum(self, figure: Callable[[GroupAudit], int]) -> int:
         """Of all groups."""
         return sum(map(figure, self.groups))
+
+
+def _how_wrong(group: GroupAudit) -> tuple[int | str, ...]:
+    again = group.repeated + (group.sent_twice or 0)
+    return -group.lost, -group.expired, -again, -group.unknown, group.group

@@ -110,9 +110,10 @@ def intake_of(reader: TableReader, group: GroupAudit, names: Sequence[str]) -> C
 
 
 def owned_of(
-    reader: TableReader, group: GroupAudit, first: Sequence[str], names: Sequence[str]
+    reader: TableReader, group: GroupAudit, first: Sequence[tuple[str, str]], names: Sequence[str]
 ) -> tuple[Listed[Owned], list[str]]:
-    """Partitions with their owners, `first` before those that moved most; and all names, `names` first."""
+    """Partitions with their owners, `first` (topic and name) before those that moved most; and all members' names,
+    `names` first."""
     where: Where = {"group": group.group}
 
     @cache
@@ -122,18 +123,18 @@ def owned_of(
         return found[0]["ended_ms"] if found else group.to_ms
 
     counts = {
-        f"{topic}-{partition}": (topic, partition, times)
+        (topic, f"{topic}-{partition}"): (partition, times)
         for topic, partition, times in reader.grouped(
             t.OWNERSHIP, ("topic", "partition"), value="from_ms", how="count", where=where
         )
     }
-    by_moves = sorted(counts, key=lambda each: (-counts[each][2], natural(each)))
+    by_moves = sorted(counts, key=lambda each: (-counts[each][1], natural(each[1]), each))
     chosen = list(dict.fromkeys([*(each for each in first if each in counts), *by_moves]))[:_MOST_OWNED]
     every = list(names)
     places = {name: i for i, name in enumerate(every)}
     rows = []
-    for name in sorted(chosen, key=natural):
-        topic, partition, _ = counts[name]
+    for topic, name in sorted(chosen, key=lambda each: (natural(each[1]), each)):
+        partition, _ = counts[topic, name]
         here: Where = {**where, "topic": topic, "partition": partition}
         owners = reader.largest(t.OWNERSHIP, "from_ms", _MOST_STRETCHES, here).rows
         stretches = []

@@ -110,9 +110,6 @@ def _group(group: GroupAudit, place: int, *, alone: bool) -> Iterator[str]:
 
 
 def _figures(group: GroupAudit) -> str:
-    stops = [each.stop_s for each in group.rebalances.rows if each.stop_s is not None]
-    pauses = [each.pause_s for each in group.rebalances.rows if each.pause_s is not None]
-    spikes = [each.spike for each in group.rebalances.rows if each.spike is not None]
     figures = [
         ("lost", f"{group.lost:,}", "bad" if group.lost else ""),
         *([("deleted unread", f"{group.expired:,}", "bad")] if group.expired else []),
@@ -120,9 +117,9 @@ def _figures(group: GroupAudit) -> str:
         ("ran again", f"{group.repeated:,}", "bad" if group.repeated else ""),
         ("known, skipped", f"{group.suppressed:,}", ""),
         ("rebalances", f"{group.rebalances.total:,}", ""),
-        ("group stopped for", long(max(stops, default=None)), ""),
-        ("longest pause", long(max(pauses, default=None)), ""),
-        ("peak over steady", f"{max(spikes):.2f}" if spikes else "-", ""),
+        ("group stopped for", long(group.stop_s), ""),
+        ("longest pause", long(group.pause_s), ""),
+        ("peak over steady", "-" if group.spike is None else f"{group.spike:.2f}", ""),
     ]
     cells = "".join(
         f"<div><dt>{name}</dt><dd{f' class={kind}' if kind else ''}>{value}</dd></div>" for name, value, kind in figures

@@ -35,20 +35,20 @@ def strips_of(
     reader: TableReader, group: GroupAudit, gaps: Sequence[Gap], duplicates: Sequence[Duplicate]
 ) -> Listed[Strip]:
     """A strip for each partition with findings, those with lost records first."""
-    marks: dict[str, list[Mark]] = {}
+    marks: dict[tuple[str, str], list[Mark]] = {}
     for gap in gaps:
         tip = f"{gap.partition} {offsets(gap.first, gap.next)}: {number(gap.records, 'offset')} {gap.verdict}"
-        marks.setdefault(gap.partition, []).append(Mark(gap.first, gap.next, gap.verdict, tip))
+        marks.setdefault((gap.topic, gap.partition), []).append(Mark(gap.first, gap.next, gap.verdict, tip))
     for each in duplicates:
         if each.cause != Cause.RESET:
             tip = f"{each.partition} {offsets(each.first, each.next)}: ran {each.executions} times, by {each.cause}"
-            marks.setdefault(each.partition, []).append(Mark(each.first, each.next, "repeated", tip))
-    chosen = sorted([*marks][:_MOST_STRIPS], key=natural)
+            marks.setdefault((each.topic, each.partition), []).append(Mark(each.first, each.next, "repeated", tip))
+    chosen = sorted([*marks][:_MOST_STRIPS], key=lambda each: (natural(each[1]), each))
     ranges = _ranges(reader, group.group, chosen)
     return Listed(
         rows=[
             Strip(
-                partition=name,
+                partition=name[1],
                 begin=min([ranges[name][0], *(mark.first for mark in marks[name])]),
                 end=max([ranges[name][1], *(mark.next for mark in marks[name])]),
                 marks=marks[name],
@@ -59,12 +59,14 @@ def strips_of(
     )
 
 
-def _ranges(reader: TableReader, group: str, names: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Partition -> where the group began, and the end."""
+def _ranges(
+    reader: TableReader, group: str, names: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """Topic and name of a partition -> where the group began, and the end."""
     wanted = set(names)
     found = dict.fromkeys(wanted, (1 << 62, 0))
     for row in reader.largest(t.COVERAGE, "repeated", _MOST_RANGES, {"group": group}).rows if wanted else ():
-        if label(row) in wanted:
+        if (name := (row["topic"], label(row))) in wanted:
             end = max(row["end"] or 0, row["position"] or 0, row["covered_to"] or 0)
-            found[label(row)] = end if row["begin"] is None else row["begin"], end
+            found[name] = end if row["begin"] is None else row["begin"], end
     return found

@@ -7,7 +7,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.tools.audit_report.pages.model import Listed
-from holdfast.tools.audit_report.pages.words import clock, long, offsets
+from holdfast.tools.audit_report.pages.words import clock, long, number, offsets
 from holdfast.tools.audit_report.verdicts import Ended, Reason
 
 if TYPE_CHECKING:
@@ -43,25 +43,23 @@ class Table(NamedTuple):
 
 def of_all(groups: Sequence[GroupAudit]) -> Table:
     """A line a group."""
-    return Table(
-        "groups",
-        "Groups",
-        ("group", "processes", "partitions", "records", "lost", "unknown", "repeated", "behind", "rebalances"),
-        [
-            (
-                each.group,
-                each.processes,
-                each.partitions,
-                each.records,
-                each.lost,
-                each.unknown,
-                each.repeated,
-                each.behind,
-                each.rebalances.total,
-            )
-            for each in groups
-        ],
-    )
+    columns: list[tuple[str, Callable[[GroupAudit], Cell]]] = [
+        ("group", lambda each: each.group),
+        ("processes", lambda each: each.processes),
+        ("partitions", lambda each: each.partitions),
+        ("records", lambda each: each.records),
+        ("lost", lambda each: each.lost),
+        ("unknown", lambda each: each.unknown),
+        ("repeated", lambda each: each.repeated),
+        ("behind", lambda each: each.behind),
+        ("rebalances", lambda each: each.rebalances.total),
+    ]
+    if any(each.sent_twice for each in groups):
+        columns.insert(7, ("sent twice", lambda each: each.sent_twice))
+    if any(each.expired for each in groups):
+        columns.insert(5, ("deleted unread", lambda each: each.expired))
+    rows = [[of(each) for _, of in columns] for each in groups]
+    return Table("groups", "Groups", [name for name, _ in columns], rows)
 
 
 def wrong(group: GroupAudit) -> Iterator[Table]:
@@ -90,13 +88,14 @@ def wrong(group: GroupAudit) -> Iterator[Table]:
         yield Table(
             "duplicates",
             "Records that ran more than once",
-            ("partition", "offsets", "records", "executions", "cause", "again at", "run by"),
+            ("partition", "offsets", "records", "executions", "repeats", "cause", "again at", "run by"),
             [
                 (
                     each.partition,
                     offsets(each.first, each.next),
                     each.records,
                     each.executions,
+                    each.repeats,
                     each.cause,
                     at(each.again_ms),
                     each.members or None,
@@ -146,7 +145,7 @@ def rebalances(group: GroupAudit) -> Table | None:
             )
             for each in rows
         ],
-        _rest(Listed(rows=rows, total=group.rebalances.total), ", with shorter pauses"),
+        _rest(Listed(rows=rows, total=group.rebalances.total), how=", with shorter pauses"),
     )
 
 
@@ -199,8 +198,14 @@ def members(group: GroupAudit) -> Table | None:
             *("skipped", "dead letters", "failed attempts", "events missing"),
         ),
         [_member(each, _clock(group)) for each in group.runs.rows],
-        _rest(group.runs),
+        _rest(group.runs, _not_ended(group)),
     )
+
+
+def _not_ended(group: GroupAudit) -> str:
+    """A stream tells of a process when it has ended."""
+    left = group.processes - group.runs.total
+    return f"{number(left, 'process', 'es')} more had not ended" if left > 0 else ""
 
 
 def _member(run: Run, at: Callable[[int | None], str]) -> Sequence[Cell]:
@@ -231,5 +236,6 @@ def _clock(group: GroupAudit) -> Callable[[int | None], str]:
     return partial(clock, date=group.to_ms - group.from_ms > _DAY_MS)
 
 
-def _rest(listed: Listed[object], how: str = "") -> str:
-    return f"and {listed.left_out:,} more{how}" if listed.left_out else ""
+def _rest(listed: Listed[object], *others: str, how: str = "") -> str:
+    rest = f"and {listed.left_out:,} more{how}" if listed.left_out else ""
+    return "; ".join(each for each in (rest, *others) if each)

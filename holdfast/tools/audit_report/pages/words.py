@@ -102,7 +102,8 @@ def remarks(group: GroupAudit) -> list[str]:
     """Remarks without which the figures cannot be judged."""
     found = []
     if group.killed:
-        names = listing({run.member for run in group.runs.rows if run.ended == Ended.KILLED})
+        listed = [run.member for run in group.runs.rows if run.ended == Ended.KILLED]
+        names = listing(set(listed)) + (", and others" if 0 < len(listed) < group.killed else "")
         found.append(
             f"{number(group.killed, 'process', 'es')} fell silent without a stop event{f': {names}' if names else ''}"
         )
@@ -125,10 +126,10 @@ def remarks(group: GroupAudit) -> list[str]:
             f"{number(group.unreadable, 'line')} of the input could not be read, for example the last one of a killed "
             "process"
         )
-    if skipped := sum(run.client_skipped for run in group.runs.rows):
+    if group.client_skipped:
         found.append(
-            f"the Kafka client had gone past {number(skipped, 'record')} as if there were none, and gave them when "
-            "it was sent back: replace that version of it"
+            f"the Kafka client had gone past {number(group.client_skipped, 'record')} as if there were none, and gave "
+            "them when it was sent back: replace that version of it"
         )
     if pending := group.gaps.get(Verdict.PENDING, 0):
         found.append(f"{number(pending, 'record')} were not handled yet when the events end")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.adapters.spark._pyspark import F
 from holdfast.adapters.spark.keys import lacking, quoted
-from holdfast.adapters.spark.session import changed
+from holdfast.adapters.spark.session import LONGEST_S, changed
 from holdfast.adapters.spark.writers.delta.columns import fitted
 from holdfast.adapters.spark.writers.delta.table import MarkedTable, Table, app
 from holdfast.errors import SettingError
@@ -111,17 +111,21 @@ class DeltaReplaceWriter(MarkedTable):
 _APP, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
 
-def delta_merge(table: str, *, matched: Literal["update", "nothing"] = "update") -> DeltaMergeWriter:
+def delta_merge(
+    table: str, *, matched: Literal["update", "nothing"] = "update", wait_s: float = LONGEST_S
+) -> DeltaMergeWriter:
     """Merge each batch into a Delta table by the sink's key. The first batch creates the table.
 
     Args:
         table: a path, or a name in the catalog.
         matched: for a row whose key is in the table: "update" replaces its columns, "nothing" leaves it.
+        wait_s: how long a merge waits for the merge of another sink in the same session. Sinks that run in threads
+            merge one after the other; a merge that has waited so long raises WriteFailed.
 
     Raises:
         SettingError: a setting cannot work.
     """
-    return DeltaMergeWriter(table=table, matched=matched)
+    return DeltaMergeWriter(table=table, matched=matched, wait_s=wait_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +133,15 @@ class DeltaMergeWriter(MarkedTable):
     """The writer that `delta_merge` makes."""
 
     matched: str = "update"
+    wait_s: float = LONGEST_S
     safe: Safe = field(default="upsert", init=False)
 
     def __post_init__(self) -> None:
         MarkedTable.__post_init__(self)
         if self.matched not in ("update", "nothing"):
             raise SettingError("matched", self.matched, "give 'update' or 'nothing'")
+        if not self.wait_s > 0:
+            raise SettingError("wait_s", self.wait_s, "give a time of more than 0 seconds")
 
     def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
         """The number of rows whose keys are not in the table."""
@@ -149,6 +156,7 @@ class DeltaMergeWriter(MarkedTable):
             BatchFenced: a later attempt has written.
             BatchRefused: a column of the table does not hold all values of the rows, or would make two keys equal.
             SettingError: the session has no Delta.
+            WriteFailed: another sink of the session merges for longer than `wait_s`.
         """
         spark = rows.sparkSession
         table = Table(spark, self.table)
@@ -161,7 +169,7 @@ class DeltaMergeWriter(MarkedTable):
         identified = {_APP: app(batch.sink), _VERSION: str(batch.fence)}  # only for this statement of the session
         rows.createOrReplaceTempView(view)
         try:
-            with table.fenced(batch), changed(spark, identified):
+            with table.fenced(batch), changed(spark, identified, self.wait_s):
                 batch.check()
                 spark.sql(
                     f"MERGE WITH SCHEMA EVOLUTION INTO {table.name} t USING {view} s ON {same} {update}"

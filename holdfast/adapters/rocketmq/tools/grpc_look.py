@@ -32,7 +32,7 @@ class LeasedSourceLook:
     default_port = None
 
     def __init__(self, source: LeasedSource) -> None:
-        config = source._config  # noqa: SLF001 - the same package; it has credentials, so it is nobody else's
+        config = source._config  # noqa: SLF001 - the same package; private, since it has credentials
         self.addresses = config.endpoints
         self._client = Client(config, (), SYSTEM_CLOCK)
 

@@ -60,7 +60,7 @@ class RocketMQSourceLook(NameServersLook):
     """
 
     def __init__(self, source: RocketMQSource) -> None:
-        settings = source._settings  # noqa: SLF001 - the same package; they have credentials, so they are nobody else's
+        settings = source._settings  # noqa: SLF001 - the same package; private, since they have credentials
         super().__init__(settings.namesrv, settings.connect())
         self._topics = Topics(self._client, settings.group, settings.subscriptions)
 

@@ -188,8 +188,8 @@ class InHand(NamedTuple):
     yours: frozenset[int]
 
 
-class Turned(NamedTuple):
-    """The replies to a `turn`: for each of its three calls the reply, or the error, if the store refused that call
+class Exchanged(NamedTuple):
+    """The replies to an `exchange`: for each of its three calls the reply, or the error, if the store refused that call
     alone."""
 
     finished: Sequence[Verdict] | StoreError
@@ -262,7 +262,7 @@ class ClaimSession(Protocol):
         """
         ...
 
-    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+    def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
         """`finish(done)`, `mark(marks)` and `claim(claims)` in one round trip, in whatever order.
 
         No key may therefore be in both `done` and `claims`, and none of the three may depend on the reply to another.

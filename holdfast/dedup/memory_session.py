@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.dedup.claims import Acquired, InHand, Since, Turned, Verdict, Wait
+from holdfast.dedup.claims import Acquired, Exchanged, InHand, Since, Verdict, Wait
 from holdfast.dedup.memory_state import Claimed, Finished, straight
 from holdfast.dedup.offset_set import OffsetSet, runs
 from holdfast.errors import StateError, StoreError, StoreUnavailable
@@ -235,11 +235,11 @@ class MemorySession:
         pairs = list(zip(claims, results if results is not None else [""] * len(claims), strict=True))
         return lambda: [one(claim, result) for claim, result in pairs]
 
-    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+    def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
         """Finish, mark and claim, in one round trip."""
         finish, mark, claim = self._to_finish(done, None), self._to_mark(marks), self._to_claim(claims)
         finished, fenced, claimed = self._ask(lambda: (finish(), mark(), claim()))
-        return Turned(finished, fenced, [verdict for verdict, _ in self._unless_fenced(claimed)])
+        return Exchanged(finished, fenced, [verdict for verdict, _ in self._unless_fenced(claimed)])
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """The results kept with these keys."""

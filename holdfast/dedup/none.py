@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import Acquired, InHand, Turned, Verdict
+from holdfast.dedup.claims import Acquired, Exchanged, InHand, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,9 +63,9 @@ class NoSession:
         """Accepted."""
         return [Verdict.DONE if results is None else Verdict.NEW] * len(claims)
 
-    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+    def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
         """Accepted and granted."""
-        return Turned(self.finish(done), self.mark(marks), self.claim(claims))
+        return Exchanged(self.finish(done), self.mark(marks), self.claim(claims))
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """Reply that no key is done: none is known here."""

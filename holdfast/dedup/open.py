@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.dedup.claims import Turned, Verdict
+from holdfast.dedup.claims import Exchanged, Verdict
 from holdfast.dedup.none import NoSession
 from holdfast.errors import AccessRefused, StoreLockedOut, StoreUnavailable
 from holdfast.runtime import MACHINE
@@ -160,9 +160,9 @@ class OpenSession:
         verdicts = self._ask(0, lambda s: s.finish(claims, results), lambda s: s.finish(claims, results), owed=True)
         return [Verdict.DONE] * len(verdicts) if self._store.ever_open else verdicts
 
-    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+    def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
         """See `ClaimSession`; three calls, since without an answer each is handled differently."""
-        return Turned(self.finish(done), self.mark(marks), self.claim(claims))
+        return Exchanged(self.finish(done), self.mark(marks), self.claim(claims))
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """See `ClaimSession`."""

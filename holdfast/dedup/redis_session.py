@@ -6,7 +6,7 @@ import logging
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from holdfast.dedup.claims import Acquired, InHand, Turned, Verdict, Wait
+from holdfast.dedup.claims import Acquired, Exchanged, InHand, Verdict, Wait
 from holdfast.dedup.redis_asking import Asker, Question, in_order
 from holdfast.dedup.redis_failover_replay import FailoverReplay
 from holdfast.dedup.redis_keys import batch
@@ -341,24 +341,24 @@ class RedisSession:
         replies = yield Question("finish" if results is None else "finish_with", asked.groups, durable=True)
         return _verdicts(in_order(replies, asked.shards))
 
-    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+    def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
         """Finish, mark and claim, in one round trip."""
         leaps = self._replay.mark(marks)
 
-        def note(turned: Turned) -> None:
-            if not isinstance(turned.finished, StoreError):
-                self._replay.finish(done, None, turned.finished)
+        def note(exchanged: Exchanged) -> None:
+            if not isinstance(exchanged.finished, StoreError):
+                self._replay.finish(done, None, exchanged.finished)
 
-        turned = self._replay.call_and_remember(
-            lambda: Turned(
+        exchanged = self._replay.call_and_remember(
+            lambda: Exchanged(
                 *self._asker.together(self._finishing(done, None), self._marking(marks), self._claiming(claims))
             ),
             note,
             # The claims are answered: the verdicts of a second call would not reach the caller.
-            again=lambda: Turned(self._asker.alone(self._finishing(done, None)), (), ()),
+            again=lambda: Exchanged(self._asker.alone(self._finishing(done, None)), (), ()),
         )
         self._leap(leaps)
-        return turned
+        return exchanged
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """The results kept with these keys."""

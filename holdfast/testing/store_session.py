@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from holdfast.dedup.claims import Turned
+from holdfast.dedup.claims import Exchanged
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.redis_failover_replay import FailoverReplay
 from holdfast.errors import StoreError
@@ -130,7 +130,7 @@ class SimulatedSession(MemorySession):
             lambda verdicts: self._replay.finish(claims, results, verdicts),
         )
 
-    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+    def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
         """Finish, mark and claim, in one round trip."""
         both = {claim.key for claim in done}.intersection(claim.key for claim in claims)
         if both:
@@ -138,13 +138,13 @@ class SimulatedSession(MemorySession):
         back = self._replay.asked_for(claims)
         self._replay.mark(marks)
         finish = super().finish
-        turned = self._replay.call_and_remember(
-            partial(super().turn, done, marks, claims),
+        exchanged = self._replay.call_and_remember(
+            partial(super().exchange, done, marks, claims),
             lambda said: self._replay.finish(done, None, _verdicts(said.finished)),
-            again=lambda: Turned(finish(done), (), ()),
+            again=lambda: Exchanged(finish(done), (), ()),
         )
-        self._replay.answered(back, claims, _verdicts(turned.claimed))
-        return turned
+        self._replay.answered(back, claims, _verdicts(exchanged.claimed))
+        return exchanged
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give back the keys that the session still holds."""

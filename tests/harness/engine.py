@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from holdfast import Holdfast, MemoryClaims, Ramp, Retry, Settings
-from holdfast.dedup.claims import Turned
+from holdfast.dedup.claims import Exchanged
 from holdfast.errors import DeadLetterError, StoreUnavailable
 from holdfast.records import Partition
 from holdfast.testing.brokers.kafka import MemoryBroker
@@ -360,15 +360,15 @@ class FlakySession:
     def __init__(self, store: FlakyClaims, inner: MemorySession) -> None:
         self._store, self._inner = store, inner
 
-    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+    def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
         """Lost as a whole, or from one of its parts on."""
 
-        def parts() -> Turned:
+        def parts() -> Exchanged:
             finished = self.finish(done) if done else []
             fenced = self.mark(marks) if marks else []
-            return Turned(finished, fenced, self.claim(claims) if claims else [])
+            return Exchanged(finished, fenced, self.claim(claims) if claims else [])
 
-        return self._store.ask("turn", parts, self._inner)
+        return self._store.ask("exchange", parts, self._inner)
 
     def __getattr__(self, call: str) -> Any:
         found = getattr(self._inner, call)

@@ -187,7 +187,7 @@ class ClaimsMachine(RuleBasedStateMachine):
         claims=claim_lists,
         lost=unheard,
     )
-    def turn(
+    def exchange(
         self,
         actor: int,
         done: list[Claim],
@@ -197,7 +197,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     ) -> None:
         marks = [Mark(p, self.epoch(actor, p, e), w, offsets) for p, e, w, offsets in items]
         finished = {claim.key for claim in done}
-        self.ask(actor, "turn", done, marks, [claim for claim in claims if claim.key not in finished], lost=lost)
+        self.ask(actor, "exchange", done, marks, [claim for claim in claims if claim.key not in finished], lost=lost)
 
     @rule(actor=actors, claims=claim_lists, lost=unheard)
     def results(self, actor: int, claims: list[Claim], lost: bool) -> None:

@@ -14,7 +14,7 @@ from holdfast.plugin.ports import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Claim, ClaimSession, Turned
+    from holdfast.dedup.claims import Claim, ClaimSession, Exchanged
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.entry import Entry
@@ -46,12 +46,12 @@ class StoreExchange:
         #: Nothing remains queued.
         self.whole = whole
         #: None: there was no answer.
-        self.replies: Turned | None = None
+        self.replies: Exchanged | None = None
 
     def ask(self, claims: Sequence[Claim]) -> Sequence[Verdict]:
         """Make it, and ask for these keys too. Raises StoreUnavailable: no answer, or none for the keys."""
         marks = [each.owner.mark(each.ranges) for each in self.done]
-        self.replies = replies = self.session.turn(_claims(self.finishing), marks, claims)
+        self.replies = replies = self.session.exchange(_claims(self.finishing), marks, claims)
         if isinstance(replies.claimed, StoreError):
             raise replies.claimed
         return replies.claimed
@@ -184,7 +184,7 @@ class Steps:
             if not live:
                 parts.sessions.lost()
 
-    def _answered(self, trip: StoreExchange, replies: Turned) -> None:
+    def _answered(self, trip: StoreExchange, replies: Exchanged) -> None:
         """Go by the answers about what had ended. Raises StoreUnavailable: one of them is missing."""
         if not isinstance(replies.fenced, StoreError):
             for done, fenced in zip(trip.done, replies.fenced, strict=True):

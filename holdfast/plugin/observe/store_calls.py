@@ -24,7 +24,7 @@ _CALLS = (
     "drop",
     "claim",
     "finish",
-    "turn",
+    "exchange",
     "results",
     "unclaim",
 )

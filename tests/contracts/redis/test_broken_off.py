@@ -147,7 +147,7 @@ def claim(key: str) -> Claim:
 
 CALLS: dict[str, Callable[[RedisClaims, Any], object]] = {
     "claim": lambda _, session: session.claim([claim("k")]),
-    "turn": lambda _, session: session.turn([claim("k")], [], [claim("other")]),
+    "exchange": lambda _, session: session.exchange([claim("k")], [], [claim("other")]),
     "begin": lambda claims, _: claims.begin(3600.0).end(),
     "group": lambda claims, _: RedisGroupSession(claims.parts(), "g").standing(),
     "notes": lambda claims, _: RedisGroupSession(claims.parts(), "g").noted(["a", "b"]),
@@ -159,7 +159,13 @@ CALLS: dict[str, Callable[[RedisClaims, Any], object]] = {
 @pytest.mark.parametrize("raised", [SoftTimeLimit, SilentForTooLong])
 @pytest.mark.parametrize(
     "called",
-    ["claim", "turn", "group", "notes", *(pytest.param(name, marks=pytest.mark.full) for name in ("begin", "tools"))],
+    [
+        "claim",
+        "exchange",
+        "group",
+        "notes",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("begin", "tools")),
+    ],
 )
 def test_wherever_a_call_is_broken_off_its_error_comes_out_and_no_reply_is_left(
     redis_url: str, called: str, raised: type[Exception], *, fresh: bool

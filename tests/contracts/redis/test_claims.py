@@ -169,7 +169,7 @@ class TestFailover:
         fail_over = bench.replica()
         assert mark(a, epoch, [0, 1, 7], watermark=2) == set()
         fail_over()
-        assert a.turn([], [Mark(P, epoch, 2, [9])], []).fenced == [frozenset()]
+        assert a.exchange([], [Mark(P, epoch, 2, [9])], []).fenced == [frozenset()]
         a.let_go([LetGo(P, epoch, [5])])
         assert own(b) == Acquired(2, 2, frozenset({7, 9}), frozenset({5}))
 

@@ -163,7 +163,7 @@ def test_the_reply_to_an_interrupted_call_is_not_taken_for_that_to_the_next(serv
     ask: Callable[[Claim], object]
     for ask in (
         lambda claim: a.claim([claim]),  # one command
-        lambda claim: a.turn([], [Mark("p", own.epoch, 0, [])], [claim]).claimed,  # and several
+        lambda claim: a.exchange([], [Mark("p", own.epoch, 0, [])], [claim]).claimed,  # and several
         lambda claim: group.noted([claim.key.key]) == [None] and a.claim([claim]),  # and what is no script
     ):
         server.pause()
@@ -267,7 +267,7 @@ class TestBehind:
             assert theirs.running == {5}
         claims.close()
 
-    @pytest.mark.parametrize("call", ["let_go", "unclaim", "release", "finish", "turn", "drop"])
+    @pytest.mark.parametrize("call", ["let_go", "unclaim", "release", "finish", "exchange", "drop"])
     def test_so_is_what_the_first_server_answered_while_all_was_said_again(
         self, server: RedisServer, call: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -284,7 +284,7 @@ class TestBehind:
             "unclaim": lambda: a.unclaim([ONE]),
             "release": lambda: a.release([Token("q", 5, other.epoch)]),
             "finish": lambda: a.finish([ONE]),
-            "turn": lambda: a.turn([ONE], [], []),
+            "exchange": lambda: a.exchange([ONE], [], []),
             "drop": lambda: a.drop([Drop("p", mine.epoch, 2)]),
         }
         self.fail_over_before_it_is_noted(server, kept, a, monkeypatch)
@@ -294,13 +294,13 @@ class TestBehind:
             "unclaim": lambda: b.claim([ONE]) == [Verdict.NEW],
             "release": lambda: self.poll_of(b, "q", 5) == InHand(frozenset(), frozenset({5})),
             "finish": lambda: b.claim([ONE]) == [Verdict.DONE],
-            "turn": lambda: b.claim([ONE]) == [Verdict.DONE],
+            "exchange": lambda: b.claim([ONE]) == [Verdict.DONE],
             "drop": lambda: self.watermark_after(a, b, "p") == 2,
         }
         assert after[call]()
         claims.close()
 
-    @pytest.mark.parametrize("call", ["claim", "claim_fenced", "turn"])
+    @pytest.mark.parametrize("call", ["claim", "claim_fenced", "exchange"])
     def test_so_is_what_was_given_back_and_asked_for_anew_in_vain(
         self, server: RedisServer, call: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -315,7 +315,7 @@ class TestBehind:
         calls: dict[str, Callable[[], object]] = {
             "claim": lambda: a.claim([ONE]),
             "claim_fenced": lambda: a.claim_fenced([ONE]),
-            "turn": lambda: a.turn([], [], [ONE]).claimed,
+            "exchange": lambda: a.exchange([], [], [ONE]).claimed,
         }
         self.fail_over_before_it_is_noted(server, kept, a, monkeypatch)
         assert calls[call]() in ([Verdict.BUSY], [(Verdict.BUSY, 0)])

@@ -93,7 +93,7 @@ class Unacked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._lock = threading.Lock()
         self._now = self.most = 0
-        mark, turn = MemorySession.mark, MemorySession.turn
+        mark, turn = MemorySession.mark, MemorySession.exchange
 
         def counted_mark(session: MemorySession, marks: Sequence[Mark]) -> Any:
             replies = mark(session, marks)
@@ -106,7 +106,7 @@ class Unacked:
             return replies
 
         monkeypatch.setattr(MemorySession, "mark", counted_mark)
-        monkeypatch.setattr(MemorySession, "turn", counted_turn)
+        monkeypatch.setattr(MemorySession, "exchange", counted_turn)
 
     def _on_marked(self, marks: Sequence[Mark]) -> None:
         with self._lock:

@@ -124,7 +124,7 @@ class TestFigures:
             assert (found.lag, taken.lag) == (5, 5)
             assert taken.rebalances.commits_sent >= 2
             assert taken.store.calls["acquire"].calls >= 1
-            assert taken.store.calls["turn"].calls >= 1
+            assert taken.store.calls["exchange"].calls >= 1
             assert taken.store.session == member.session
             bench.work.let_go()
             bench.wait_committed(10)

@@ -98,7 +98,7 @@ def test_what_has_ended_without_its_mark_is_handed_over_as_in_hand(monkeypatch: 
     assert bench.work.starts() == {"x0": 1, "x1": 1}
 
 
-CALLS = ["begin", "acquire", "claim", "finish", "turn", "mark", "let_go", "poll", "release", "unclaim", "drop"]
+CALLS = ["begin", "acquire", "claim", "finish", "exchange", "mark", "let_go", "poll", "release", "unclaim", "drop"]
 
 
 @pytest.mark.parametrize("when", ["request", "answer"])

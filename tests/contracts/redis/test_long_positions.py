@@ -163,7 +163,7 @@ def test_no_script_touches_more_than_some_thousand_chunks(monkeypatch: pytest.Mo
     a.let_go([LetGo(P, epoch, [0])])
     epoch = own(b).epoch
     mark(a, 1, range(1))
-    b._servers._told = [b""]  # as after a failover: all is said again
+    b._servers._complete = [b""]  # as after a failover: all is said again
     assert b.renew()
     mark(b, epoch, range(0), watermark=END)
     b.drop([Drop(P, epoch, 3)])
@@ -182,7 +182,7 @@ def test_a_drop_that_a_failover_has_lost_is_said_before_what_was_done_since() ->
     assert a.drop([Drop(P, epoch, 7)]) == [True]
     mark(a, epoch, GAPS)
     fail_over()
-    a._servers._told = [b""]  # as after a failover that it notices
+    a._servers._complete = [b""]  # as after a failover that it notices
     assert a.renew()
     a.let_go([LetGo(P, epoch, [])])
     found = own(b)

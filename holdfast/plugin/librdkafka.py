@@ -5,19 +5,10 @@ KafkaSource sets these values, and `holdfast emit` prints them. Tests compare th
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Default(NamedTuple):
-    """A value that holdfast sets in place of librdkafka's default, which has caused a skip, a stall or a spike."""
-
-    name: str
-    value: str | int
-    why: str
-
+from holdfast.plugin.choice import Choice
 
 #: Where a group without committed offsets begins.
-START = Default(
+START = Choice(
     "auto.offset.reset",
     "earliest",
     "librdkafka's default, largest, skips the records that are there at a group's first start; use latest if you want "
@@ -25,18 +16,18 @@ START = Default(
 )
 #: How far the client fetches ahead.
 FETCHING = (
-    Default(
+    Choice(
         "queued.min.messages",
         10_000,
         "the default is 100,000 for each partition; at each pause, and whenever a partition moves, the client "
         "discards what it fetched ahead and fetches it again",
     ),
-    Default(
+    Choice(
         "queued.max.messages.kbytes",
         32_768,
         "the same limit in KiB, for all partitions together; the default is 64 MiB",
     ),
-    Default(
+    Choice(
         "fetch.queue.backoff.ms",
         50,
         "by default the client waits 1 s before it fetches again for a queue that was full; with a small queue that "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.adapters.kafka.emission import Reason
 from holdfast.errors import HoldfastError, SettingError
+from holdfast.plugin.choice import Choice
 from holdfast.plugin.secret_names import masked
 from holdfast.printable import without_credentials
 
@@ -34,7 +34,7 @@ def test_no_property_shows_it() -> None:
     conf = {"sasl.oauthbearer.token.endpoint.url": URL, "https.proxy": URL, "of.a.later.client": {"proxy": URL}}
     assert "hush" not in str(masked(conf))
     assert "tokens.example" in str(masked(conf))
-    assert "hush" not in str(Reason("https.proxy", URL, "why"))
+    assert "hush" not in str(Choice("https.proxy", URL, "why"))
 
 
 def test_no_error_shows_it() -> None:

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.kafka.loop_arguments import partitions_given
 from holdfast.adapters.kafka.loop_errors import as_the_clients
 from holdfast.records import Partition
-from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from threading import Condition
 
     from holdfast.adapters.kafka._client import TopicPartition
     from holdfast.adapters.kafka.loop_offsets import LoopOffsets
     from holdfast.adapters.kafka.messages import MessageSource
     from holdfast.plugin.own_loop.driven import Driven
 
-#: How often a call checks whether others that asked before it have had their turn, and how many times at most: after
-#: that, one of them was interrupted.
-_GIVEN_S, _TIMES = 0.001, 100
+#: How long a call waits at most for threads that asked before it. One that has not taken its turn by then was
+#: interrupted.
+_GIVEN_S = 0.1
 
 
 class ClientCalls:
@@ -33,6 +33,8 @@ class ClientCalls:
     _closed: bool
     #: Threads whose call waits for its turn.
     _asking: set[int]
+    #: Guards `_asking`, and is notified when one of them has its turn.
+    _asked: Condition
 
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
@@ -100,18 +102,22 @@ class ClientCalls:
         """Run calls in the order of their requests. Otherwise a loop that polls again at once would take the lock
         before a waiting thread has woken up, again and again, as long as no record comes."""
         asking, me = self._asking, get_ident()
-        for _ in range(_TIMES):
-            if not asking or self._driven.inside:
-                break
-            SYSTEM_CLOCK.sleep(_GIVEN_S)
-        asking.add(me)
+        with self._asked:
+            self._asked.wait_for(lambda: not asking or self._driven.inside, timeout=_GIVEN_S)
+            asking.add(me)
         try:
             with self._driven.lock:
-                asking.discard(me)
+                self._has_its_turn(me)
                 with self._driven.whole():
                     yield
         finally:
-            asking.discard(me)
+            self._has_its_turn(me)
+
+    def _has_its_turn(self, thread: int) -> None:
+        if thread in self._asking:
+            with self._asked:
+                self._asking.discard(thread)
+                self._asked.notify_all()
 
     # ---- calls that a client needs, and that are not needed here
     def unassign(self) -> None:

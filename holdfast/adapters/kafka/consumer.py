@@ -7,6 +7,7 @@ engine of `Holdfast`, driven by the loop's own calls: `holdfast/plugin/own_loop/
 from __future__ import annotations
 
 from contextlib import contextmanager
+from threading import Condition
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from holdfast.adapters.kafka.callbacks import partitions_of
@@ -118,7 +119,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             deserialise=self._deserialiser(own),
         )
         self._source.check_settings(settings)
-        self._asking = set()
+        self._asking, self._asked = set(), Condition()
         self._driven = Driven(
             self._source,
             done_when=own.done_when,

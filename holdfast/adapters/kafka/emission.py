@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka.config import (
     CLASSIC_ONLY,
@@ -16,8 +16,9 @@ from holdfast.adapters.kafka.config import (
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.errors import SettingError
 from holdfast.plugin.budget import DEFAULT_HEARTBEAT_MS, DEFAULT_SESSION_MS, heartbeat_for
+from holdfast.plugin.choice import Choice
 from holdfast.plugin.librdkafka import FETCHING, START
-from holdfast.plugin.secret_names import masked, shown
+from holdfast.plugin.secret_names import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,31 +27,20 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka.config import CheckedConfig
 
 
-class Reason(NamedTuple):
-    """Why a key has its value; `value` None = the key was left out."""
-
-    key: str
-    value: object
-    why: str
-
-    def __str__(self) -> str:
-        value = shown(self.key, self.value)
-        return f"{self.key}={value}: {self.why}" if self.value is not None else f"{self.key} left out: {self.why}"
-
-
 # Values that are set where the user has set none.
-_DEFAULTS = (
-    Reason(
+_DEFAULTS: tuple[Choice[object], ...] = (
+    Choice(
         "enable.auto.commit",
         False,
         "holdfast commits records that are done; the client would commit all that it has returned",
     ),
-    Reason(
+    Choice(
         "enable.auto.offset.store",
         False,
         "holdfast stores offsets of records that are done; the client would store all that it has returned",
     ),
-    *(Reason(*each) for each in (START, *FETCHING)),
+    START,
+    *FETCHING,
 )
 
 
@@ -71,7 +61,7 @@ class ClientConfig:
     max_poll_interval_s: float
     error_cb: Callable[..., object] | None
     #: Keys that holdfast has set, changed or left out, and why.
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Choice[object], ...]
     #: Settings that could be better, from the check and from the broker's features.
     findings: tuple[Finding, ...]
 
@@ -94,7 +84,7 @@ def emit(checked: CheckedConfig, features: BrokerFeatures) -> ClientConfig:
     The same input gives the same output: every member of a group that asks the same broker gets the same protocol.
     """
     conf, findings = dict(checked.conf), list(checked.findings)
-    reasons: list[Reason] = []
+    reasons: list[Choice[object]] = []
     if _says_consumer(conf) and features.asked and not features.consumer_protocol:
         # With a broker below 4.0 librdkafka raises no error: it looks for another coordinator for ever.
         raise SettingError(
@@ -115,7 +105,7 @@ def emit(checked: CheckedConfig, features: BrokerFeatures) -> ClientConfig:
         why = "a static member: a restart within the session timeout moves nothing"
         if protocol is GroupProtocol.CONSUMER:
             why += ", which the broker sets (consumer.session.timeout.ms of the group, 45 s by default)"
-        reasons.append(Reason("group.instance.id", conf["group.instance.id"], why))
+        reasons.append(Choice("group.instance.id", conf["group.instance.id"], why))
     for default in _DEFAULTS:
         if default.key not in conf:
             conf[default.key] = default.value
@@ -138,23 +128,23 @@ def emit(checked: CheckedConfig, features: BrokerFeatures) -> ClientConfig:
 
 
 def _take_consumer(
-    conf: dict[str, object], features: BrokerFeatures, reasons: list[Reason], findings: list[Finding]
+    conf: dict[str, object], features: BrokerFeatures, reasons: list[Choice[object]], findings: list[Finding]
 ) -> None:
     for name, remedy in CLASSIC_ONLY.items():
         if name in conf:
             value = conf.pop(name)
             why = f"with the consumer protocol the client refuses this setting; {remedy}"
-            reasons.append(Reason(name, None, why))
+            reasons.append(Choice(name, None, why))
             findings.append(
                 Finding(
                     field=name, value=value, reason=f"left out: {why}", remedy="set it there, and leave it out here"
                 )
             )
     chosen = (
-        Reason(
+        Choice(
             "group.protocol", "consumer", f"{features.why}: the broker assigns, and only the partitions that move stop"
         ),
-        Reason("group.remote.assignor", "uniform", "balances over all topics and moves as few partitions as it can"),
+        Choice("group.remote.assignor", "uniform", "balances over all topics and moves as few partitions as it can"),
     )
     for each in chosen:
         if each.key not in conf:
@@ -163,13 +153,13 @@ def _take_consumer(
 
 
 def _take_cooperative(
-    conf: dict[str, object], features: BrokerFeatures, reasons: list[Reason], findings: list[Finding]
+    conf: dict[str, object], features: BrokerFeatures, reasons: list[Choice[object]], findings: list[Finding]
 ) -> None:
     if conf.pop("group.remote.assignor", None) is not None:
-        reasons.append(Reason("group.remote.assignor", None, "it works only with the consumer protocol"))
+        reasons.append(Choice("group.remote.assignor", None, "it works only with the consumer protocol"))
     conf["partition.assignment.strategy"] = COOPERATIVE
     why = f"{features.why}; this is the only classic strategy that stops only the partitions that move"
-    reasons.append(Reason("partition.assignment.strategy", COOPERATIVE, why))
+    reasons.append(Choice("partition.assignment.strategy", COOPERATIVE, why))
     if not features.asked:
         findings.append(
             Finding(
@@ -181,13 +171,13 @@ def _take_cooperative(
         )
 
 
-def _fit_heartbeat(conf: dict[str, object], reasons: list[Reason]) -> None:
+def _fit_heartbeat(conf: dict[str, object], reasons: list[Choice[object]]) -> None:
     """Set the heartbeat for a short session: the default interval is too long for it."""
     session_ms = _session_ms(conf)
     if "heartbeat.interval.ms" not in conf and (heartbeat_ms := heartbeat_for(session_ms)) < DEFAULT_HEARTBEAT_MS:
         conf["heartbeat.interval.ms"] = heartbeat_ms
         why = f"a third of session.timeout.ms={session_ms}, so that two heartbeats may be lost; the default is 3000"
-        reasons.append(Reason("heartbeat.interval.ms", conf["heartbeat.interval.ms"], why))
+        reasons.append(Choice("heartbeat.interval.ms", conf["heartbeat.interval.ms"], why))
 
 
 def _session_ms(conf: Mapping[str, object]) -> int:

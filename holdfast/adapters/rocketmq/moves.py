@@ -52,7 +52,8 @@ class Moves:
         #: Resets that brokers have sent to the members, in order of arrival.
         self.resets: deque[tuple[Partition, int]] = deque()
         #: Limit log lines about a queue: the cause may last for long.
-        self._broken, self._behind = Told(0.0), Told(_BEHIND_S)
+        self._broken: Told[Partition] = Told(0.0)
+        self._behind: Told[Partition] = Told(_BEHIND_S)
 
     def forget(self, queues: Collection[Partition]) -> None:
         """Forget queues that are not read any more."""

@@ -84,7 +84,7 @@ class Prefetch:
         self._count_to_come = self._size_to_come = 0
         #: Idle queues, without a pull under way, in the order in which `look` visits them.
         self._still: dict[Partition, None] = {}
-        self._behind = Told(_BEHIND_FOR_S)
+        self._behind: Told[Partition] = Told(_BEHIND_FOR_S)
         #: The part of `_count` that belongs to paused queues.
         self._kept = 0
         self._look_at = 0.0

@@ -12,7 +12,6 @@ from holdfast.adapters.rocketmq.remoting import Admin, Consumer, codes
 from holdfast.adapters.rocketmq.told import Told
 from holdfast.adapters.rocketmq.upkeep import Upkeep
 from holdfast.errors import SourceError, SourceUnavailable, UnknownGroup
-from holdfast.records import Partition
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Watch:
         self._marks = self._upkeep.add("logs", lambda _: logs.look(), _LOGS_S)
         self.alarms: list[SourceError] = []
         self._on = False
-        self._told = Told(0.0)
+        self._told: Told[tuple[str, str]] = Told(0.0)  # by topic and broker
 
     # ---- at the start
     def reach(self, deadline: Deadline) -> None:
@@ -176,7 +175,7 @@ class Watch:
             )
         self._topics.gone.clear()
         for topic, broker in sorted(self._topics.closed):
-            if self._told.due(Partition(topic, 0, broker)):
+            if self._told.due((topic, broker)):
                 _log.warning(
                     "%s at %s stands still: it may not be read (perm of the topic: mqadmin updateTopicPerm -p 6; or "
                     "brokerPermission of the broker)",

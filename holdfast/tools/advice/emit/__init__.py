@@ -3,11 +3,10 @@
 from holdfast.tools.advice.emit.kafka import KafkaBrokers, for_kafka
 from holdfast.tools.advice.emit.render import as_properties, as_python, native
 from holdfast.tools.advice.emit.rocketmq import for_rocketmq
-from holdfast.tools.advice.emit.sheet import Choice, Sheet
+from holdfast.tools.advice.emit.sheet import Sheet
 from holdfast.tools.advice.emit.workload import Workload
 
 __all__ = [
-    "Choice",
     "KafkaBrokers",
     "Sheet",
     "Workload",

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import SettingError
 from holdfast.plugin import budget
-from holdfast.plugin.librdkafka import FETCHING, START, Default
-from holdfast.tools.advice.emit.sheet import Choice, Sheet
+from holdfast.plugin.choice import Choice
+from holdfast.plugin.librdkafka import FETCHING, START
+from holdfast.tools.advice.emit.sheet import Sheet, Value
 
 if TYPE_CHECKING:
     from holdfast.tools.advice.emit.workload import Workload
@@ -87,7 +88,7 @@ def for_kafka(
             *_assignment(client, brokers, consumer=consumer),
             *_times(workload, client, session_ms, consumer=consumer),
             *_offsets(client),
-            *(map(_choice, FETCHING) if client == "confluent-kafka" else ()),
+            *(FETCHING if client == "confluent-kafka" else ()),
         ]
         sheets.append(
             Sheet(
@@ -103,7 +104,7 @@ def for_kafka(
     return sheets
 
 
-def _assignment(client: Client, brokers: KafkaBrokers, *, consumer: bool) -> list[Choice]:
+def _assignment(client: Client, brokers: KafkaBrokers, *, consumer: bool) -> list[Choice[Value]]:
     if consumer:
         return [
             Choice(
@@ -119,8 +120,8 @@ def _assignment(client: Client, brokers: KafkaBrokers, *, consumer: bool) -> lis
     return [Choice("partition.assignment.strategy", COOPERATIVE[client], f"{why}list makes the whole group eager")]
 
 
-def _times(workload: Workload, client: Client, session_ms: int, *, consumer: bool) -> list[Choice]:
-    found = []
+def _times(workload: Workload, client: Client, session_ms: int, *, consumer: bool) -> list[Choice[Value]]:
+    found: list[Choice[Value]] = []
     turn = workload.turn(_BATCH)
     max_poll_ms = round(workload.patience_s * 1000)
     if (misfit := budget.turn_fits(turn, max_poll_ms)) is not None:
@@ -156,7 +157,7 @@ def _times(workload: Workload, client: Client, session_ms: int, *, consumer: boo
     return found
 
 
-def _offsets(client: Client) -> list[Choice]:
+def _offsets(client: Client) -> list[Choice[Value]]:
     found = [
         Choice(
             "enable.auto.commit",
@@ -167,14 +168,10 @@ def _offsets(client: Client) -> list[Choice]:
     ]
     if client == "java":
         why = "Java's default, latest, skips the records that are there at a group's first start"
-        return [*found, Choice(START.name, START.value, why)]
+        return [*found, Choice(START.key, START.value, why)]
     # Without automatic commits nothing is done with stored offsets, but for a commit without arguments.
     why = "otherwise a commit without arguments commits all that the client has returned; pass offsets to commit()"
-    return [*found, Choice("enable.auto.offset.store", False, why), _choice(START)]
-
-
-def _choice(default: Default) -> Choice:
-    return Choice(*default)
+    return [*found, Choice("enable.auto.offset.store", False, why), START]
 
 
 def _session_ms(workload: Workload) -> int:

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import SettingError
+from holdfast.plugin.choice import Choice
 from holdfast.tools.advice.emit.kafka import COOPERATIVE
 from holdfast.tools.advice.emit.rehearsal import Mode, Rehearsal, mode_of
-from holdfast.tools.advice.emit.sheet import Choice
 
 if TYPE_CHECKING:
     from holdfast.tools.advice.emit.kafka import Client
     from holdfast.tools.advice.emit.rehearsal import Living, Restart
+    from holdfast.tools.advice.emit.sheet import Value
 
 Goal = Literal["cooperative", "consumer"]
 
@@ -39,7 +40,7 @@ class Step:
     what: str
     why: str
     #: What each member has from then on, beside what it had.
-    settings: tuple[Choice, ...]
+    settings: tuple[Choice[Value], ...]
     #: What it no longer has.
     without: tuple[str, ...] = ()
     #: Member by member, in this order. Of a group that is not known: empty.

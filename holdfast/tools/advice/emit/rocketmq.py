@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import SettingError
 from holdfast.plugin import budget
-from holdfast.tools.advice.emit.sheet import Choice, Sheet
+from holdfast.plugin.choice import Choice
+from holdfast.tools.advice.emit.sheet import Sheet, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ def for_rocketmq(workload: Workload, version: str = "5.5", *, only: str | None =
 
 
 def _python(workload: Workload) -> Sheet:
-    choices = [
+    choices: list[Choice[Value]] = [
         Choice("set_thread_count", workload.workers, "the number of messages that this member handles at a time")
     ]
     if workload.static_id is not None:

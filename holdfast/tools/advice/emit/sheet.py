@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from holdfast.plugin.choice import Choice
 
 Value = str | int | float | bool
 
 #: How a place takes its settings: a dictionary of Python's, lines of key=value, or a call for each.
 Form = Literal["dict", "properties", "python_calls"]
-
-
-class Choice(NamedTuple):
-    """A key and why it has its value."""
-
-    key: str
-    value: Value
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +23,7 @@ class Sheet:
     #: Where it goes, for people.
     where: str
     form: Form
-    choices: tuple[Choice, ...]
+    choices: tuple[Choice[Value], ...]
     #: What no key can say.
     notes: tuple[str, ...] = ()
 

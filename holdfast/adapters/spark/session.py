@@ -127,11 +127,11 @@ _CONF_NAME = re.compile(r"[\w.-]+")
 
 @dataclass(slots=True)
 class _InForce:
-    """A conf that is changed for a while: its value, the one before, and the number of users."""
+    """A conf that is changed for a while: its value, the one before, the thread that set it, the number of users."""
 
     value: str
     before: str | None
-    thread: str  #: that has set it
+    thread: str
     users: int = 0
 
 

@@ -72,6 +72,18 @@ def test_where_nothing_is_known_under_a_scope_that_is_said(store: RedisClaims, r
     }
 
 
+def test_forgetting_under_a_scope_that_nothing_is_known_of_says_so(store: RedisClaims, redis_url: str) -> None:
+    asked = ("claims", "forget", "done", "--redis", redis_url, "--scope")
+    said = "the store has no key in the scope"
+    hashed = "keys=hashed" in str(store)  # which scopes they are of is not known
+    assert (said in holdfast(*asked, f"{SCOPE}s").stdout) is not hashed
+    *before, last = lines(holdfast(*asked, f"{SCOPE}s", "--json"))
+    assert ({"type": "scope", "scope": f"{SCOPE}s", "known": False} in before) is not hashed
+    assert (last["type"], last["absent"]) == ("forget", 1)
+    assert said not in holdfast(*asked, SCOPE).stdout, "the key was there"
+    assert said not in holdfast(*asked, SCOPE).stdout, "others are"
+
+
 def test_forgetting_keeps_what_a_process_that_lives_works_on(
     store: RedisClaims, redis_url: str, tmp_path: Path
 ) -> None:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, NoReturn
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.plugin.events import LetterHookFailed
+from holdfast.plugin.observe.observers import Observers
 from holdfast.plugin.retrying.failures import MAX_TRACEBACK_BYTES, Failures, traceback_of
 from holdfast.records import Partition
+from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import pytest
@@ -84,3 +87,21 @@ def test_classes_without_end_are_one_kind_some_day(caplog: pytest.LogCaptureFixt
         for number in range(1_000):
             failures.saw("bill", ORDERS_3, number, type(f"Error{number}", (Exception,), {})())
     assert len(caplog.records) < 250
+
+
+def test_an_observer_that_fails_on_each_event_writes_few_and_short_lines(caplog: pytest.LogCaptureFixture) -> None:
+    class Picky:
+        def on_event(self, event: object) -> None:
+            raise ValueError("4711" * 10_000)
+
+    observers = Observers(lambda _: None, [Picky()], SYSTEM_CLOCK)
+    for offset in range(100):
+        observers.tell(LetterHookFailed(partition=ORDERS_3, offset=offset, handler="handle", hook="page", error="no"))
+    told = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    assert [each.partition(" with ")[0].partition(" failed on ")[0] for each in told][:2] == [
+        f"the observer {Picky.__qualname__}",
+        f"the observer {Picky.__qualname__} has failed",
+    ]
+    assert len(told) == 3, "the first, the tenth and the hundredth"
+    assert caplog.text.count("Traceback") == 1
+    assert len(caplog.text) < 50_000

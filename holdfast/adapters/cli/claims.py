@@ -92,12 +92,16 @@ def run_show(options: argparse.Namespace, output: Output) -> int:
         lost = bool(rows) and all(row[2] == _ABSENT for row in rows) and admin.knows_scope(scope) is False
     output.table(("KEY", "FOUND AS", "STATE", ""), rows)
     if lost:
-        output.json({"type": "scope", "scope": scope, "known": False})
-        output.say(
-            f"the store has no key in the scope {shown(scope)}: check its spelling (a handler's scope=, or "
-            "GROUP/TOPIC); `holdfast claims stats` lists all scopes"
-        )
+        _tell_unknown(scope, output)
     return 0
+
+
+def _tell_unknown(scope: str, output: Output) -> None:
+    output.json({"type": "scope", "scope": scope, "known": False})
+    output.say(
+        f"the store has no key in the scope {shown(scope)}: check its spelling (a handler's scope=, or GROUP/TOPIC); "
+        "`holdfast claims stats` lists all scopes"
+    )
 
 
 def run_forget(options: argparse.Namespace, output: Output) -> int:
@@ -121,6 +125,7 @@ def run_forget(options: argparse.Namespace, output: Output) -> int:
             progress.at(looked)
             if interrupt.asked:
                 raise KeyboardInterrupt
+        done.unknown_scope = not done.found and admin.knows_scope(scope) is False
     return 1 if done.counts["held"] else 0
 
 
@@ -136,6 +141,13 @@ class _Forgetting:
     became: list[tuple[str, str | None, str]] = field(default_factory=list)
     #: Of how many no answer has come: they may be forgotten.
     asked: int = 0
+    #: No key is there, and none in the whole scope: it may be misspelled.
+    unknown_scope: bool = False
+
+    @property
+    def found(self) -> bool:
+        """Whether any of the keys was there."""
+        return any(stored is not None for _, stored, _ in self.became)
 
     @property
     def counts(self) -> Counter[str]:
@@ -144,6 +156,8 @@ class _Forgetting:
     def tell(self, output: Output, why: str | None) -> None:
         """Args: why: it has ended early; None = all were looked at."""
         counts, unknown = self.counts, 0 if self.dry_run else self.asked
+        if self.unknown_scope:
+            _tell_unknown(self.scope, output)
         for key, stored, what in self.became:
             output.json({"type": "key", "key": key, "scope": self.scope, "stored_as": stored, "became": what})
         output.json(

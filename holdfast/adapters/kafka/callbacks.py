@@ -18,6 +18,7 @@ from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
 from holdfast.plugin.folding import EVERY_S, Folding
 from holdfast.plugin.listening import refusal, unreached
 from holdfast.plugin.ports import CommitFate, Start
+from holdfast.plugin.retrying.failures import Failures
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK
 
@@ -77,13 +78,14 @@ def client_log(conf: Mapping[str, object], shield: Shield) -> NoLog | ShieldedLo
 
 
 def guarded(name: str, call: Callable[..., object]) -> Callable[..., None]:
-    """Wrap a callback of the application: its exceptions are logged."""
+    """Wrap a callback of the application: its exceptions are logged, since no error may leave a client's callback."""
+    failures = Failures()
 
     def without_raising(*args: object) -> None:
         try:
             call(*args)
-        except Exception:  # noqa: BLE001 - the application's code
-            _log.exception("%s failed; the client goes on, since no error may leave its callback", name)
+        except Exception as error:  # noqa: BLE001 - the application's code
+            failures.failed(name, "a call of the client, which goes on,", error)
 
     return without_raising
 

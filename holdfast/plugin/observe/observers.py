@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.plugin.events import SourceTrouble, Stopped
 from holdfast.plugin.folding import Folding, Rated
+from holdfast.plugin.retrying.failures import Failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ class Observers:
 
     def __init__(self, counts: Callable[[Event], None], observers: Sequence[Observer], clock: Clock) -> None:
         self._counts, self._observers, self._folding = counts, tuple(observers), Folding(clock)
-        self._rated = Rated(clock)
+        self._rated, self._failures = Rated(clock), Failures()
 
     def tell(self, event: Event) -> None:
         """Log an event and call all observers. An observer's error is logged, and the others are called."""
@@ -32,8 +33,8 @@ class Observers:
         for observer in self._observers:
             try:
                 observer.on_event(event)
-            except Exception:  # noqa: BLE001 - an observer is the application's code
-                _log.exception("an observer failed on %s", event)
+            except Exception as error:  # noqa: BLE001 - an observer is the application's code
+                self._failures.failed(f"the observer {type(observer).__qualname__}", event, error)
 
     def _log(self, event: Event) -> None:
         """Log an event. Repeated troubles of the source and events about single records are limited."""

@@ -1,4 +1,5 @@
-"""Failures of handlers in the log, with a traceback for the first of each kind, and in letters, with a bounded one."""
+"""Failures of the application's functions in the log, with a traceback for the first of each kind, and in letters, with
+a bounded one."""
 
 from __future__ import annotations
 
@@ -27,38 +28,46 @@ _OURS = "holdfast.plugin."
 
 
 class Failures:
-    """Logs failures of handlers. One thread."""
+    """Logs failures of handlers, hooks and observers. One thread."""
 
     def __init__(self) -> None:
-        #: (handler, error type) -> (failures so far, the count at which the next line is logged).
-        self._known: dict[tuple[str, type[Exception]], tuple[int, int]] = {}
+        #: (function, error type) -> (failures so far, the count at which the next line is logged).
+        self._known: dict[tuple[str, type[BaseException]], tuple[int, int]] = {}
 
     def saw(self, handler: str, partition: Partition, offset: int, error: Exception) -> None:
-        """Count a failed attempt. The first of its kind is logged with its traceback; the tenth, the hundredth and so
-        on without."""
-        kind = (handler, type(error))
+        """Count a failed attempt at a record, as `failed` does."""
+        self.failed(handler, f"{partition}@{offset}", error)
+
+    def failed(self, name: str, on: object, error: BaseException) -> None:
+        """Count a failed call. The first of its kind is logged with its traceback; the tenth, the hundredth and so on
+        without.
+
+        Args:
+            name: the function's.
+            on: what it was called with.
+            error: raised by it.
+        """
+        kind = (name, type(error))
         if kind not in self._known and len(self._known) >= _KINDS:
-            kind = (handler, Exception)
+            kind = (name, Exception)
         count, told_at = self._known.get(kind, (0, 1))
         count += 1
         if count >= told_at:
-            name = kind_of(error)
             if count == 1:
                 _log.error(
-                    "%s failed on %s@%d with %s; further failures of this kind are logged without a traceback",
-                    handler,
-                    partition,
-                    offset,
+                    "%s failed on %s with %s; further failures of this kind are logged without a traceback",
                     name,
+                    on,
+                    kind_of(error),
                     exc_info=_logged(error),
                 )
             else:
-                _log.error("%s has failed with %s %d times since the start", handler, name, count)
+                _log.error("%s has failed with %s %d times since the start", name, kind_of(error), count)
             told_at *= 10
         self._known[kind] = count, told_at
 
 
-def _logged(error: Exception) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+def _logged(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None]:
     """The error for `exc_info`. If its text or a cause's is long (validators put the record into it): an error of the
     same name with the beginning of the text."""
     found: BaseException | None = error

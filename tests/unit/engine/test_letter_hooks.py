@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,22 @@ def test_a_plain_one_is_told_when_the_letter_is_there_and_not_before(bench: Benc
     letter = told[0][0]
     assert (letter.topic, letter.handler, letter.attempts, letter.group) == ("dlq", "handle", 1, "g")
     assert isinstance(letter.reason, Unretriable)
+
+
+def test_one_that_fails_on_each_letter_writes_few_and_short_lines(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = Group(bench)
+
+    @group.app.on_dead_letter
+    def page(_: Letter) -> None:
+        raise ValueError("4711" * 10_000)
+
+    group.play(20)
+    assert len(group.failed) == 20
+    lines = [each.getMessage().partition(".page ")[2] for each in caplog.records if each.levelno == logging.ERROR]
+    assert [each.partition(" with ")[0] for each in lines if each] == ["failed on a dead letter", "has failed"]
+    assert caplog.text.count("4711" * 2_000) == 0
 
 
 def test_a_coroutine_runs_in_the_loop_of_the_handlers_and_both_get_resources(bench: Bench) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.dedup.not_run import not_run
 from holdfast.errors import StateError
 from holdfast.plugin.events import LetterHookFailed
-from holdfast.plugin.retrying.failures import kind_of, words_of
+from holdfast.plugin.retrying.failures import Failures, kind_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,6 +93,7 @@ class LetterHooks:
         self._open = 0
         #: Calls that have ended, since somebody has looked.
         self._ended: deque[_Call] = deque()
+        self._failures = Failures()
         self._wake = runtime.event()
 
     def sent(self, letter: Letter) -> None:
@@ -120,7 +121,7 @@ class LetterHooks:
             call = self._ended.popleft()
             self._open -= 1
             if (error := call.error) is not None:
-                _log.error("%s failed on a dead letter", call.hook.name, exc_info=error)
+                self._failures.failed(call.hook.name, "a dead letter", error)
                 self._failed(call.hook, call.letter, f"{kind_of(error)}: {words_of(error)}")
 
     def close(self, deadline: Deadline, hurry: Callable[[], bool]) -> None:

@@ -151,6 +151,15 @@ def test_a_row_whose_key_is_there_may_stay_as_it_is(table: Table) -> None:
     assert table.read() == [("a", 3), ("b", 2)]
 
 
+def test_two_sinks_may_write_to_one_table_and_each_has_a_row_of_its_own_for_its_batches(table: Table) -> None:
+    other = idempotent_sink("other", key="order_id", claims=table.redis_url, query="q", write=table.writer())
+    table.put(0, ("a", 1), ("b", 1))
+    other(table.spark.createDataFrame([("b", 2), ("c", 2)], _ROWS), 0)
+    table.put(1, ("d", 1))
+    assert table.read() == [("a", 1), ("b", 2), ("c", 2), ("d", 1)]
+    assert sorted(table.noted()) == sorted([(SINK, "q", 1, 1, True), ("other", "q", 0, 2, True)])
+
+
 def test_what_a_zombie_writes_late_is_refused(table: Table) -> None:
     frozen = table.attempt(query="old")
     table.write(("a", 2))

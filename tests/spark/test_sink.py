@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchReport, drop_done, idempotent_sink, reason, writers
 from holdfast.adapters.spark.keys import with_key
-from holdfast.adapters.spark.marking import Keep, _one_each
+from holdfast.adapters.spark.marking import Keep, _one_row_per_key
 from holdfast.adapters.spark.tasks import NAME
 from holdfast.dedup.claims import ClaimKey, Verdict
 from holdfast.dedup.redis_layout import Layout
@@ -205,7 +205,7 @@ def test_of_rows_that_differ_in_what_they_hold_the_same_one_is_kept_in_whatever_
 ) -> None:
     def kept(*held: object) -> list[Row]:
         rows = lake.spark.createDataFrame([(b"a", each) for each in held], f"{NAME} binary, held {kind}")
-        return _one_each(rows.coalesce(1), Keep()).collect()
+        return _one_row_per_key(rows.coalesce(1), Keep()).collect()
 
     assert kept(one, other) == kept(other, one)
 

@@ -76,7 +76,7 @@ class Alike:
         if not self._records:
             return
         try:
-            self._come_in(deadline)
+            self._join_missing(deadline)
         except StoreUnavailable as error:
             if not self._open_store:
                 raise
@@ -99,11 +99,11 @@ class Alike:
         for membership in self._members.values():
             membership.offer((), servers)
         try:
-            self._come_in(deadline)
+            self._join_missing(deadline)
         except (SubscriptionDiffers, ClusterDiffers) as error:
             self.refused = error
 
-    def _come_in(self, deadline: Deadline) -> None:
+    def _join_missing(self, deadline: Deadline) -> None:
         """Join all records in which this process is not listed, or not any more."""
         out = [name for name in self._records if name not in self._members or self._members[name].lost]
         servers = self._servers() if out else frozenset()

@@ -115,14 +115,14 @@ class Moves:
         ends = self._offsets.ends([queue], Deadline(_LOOK_S))[queue]
         if log.found is Found.BEYOND and newest is not None and ends > newest.offset:
             return False
-        first = self._first(queue)
+        first = self._first_offset_to_read(queue)
         if self._is_broken(queue, first, ends):
             return False
         _log.warning("%s: %s; reading it from %d", queue, log.why, first)
         listener.reset(queue, first, cut=True)
         return True
 
-    def _first(self, queue: Partition) -> int:
+    def _first_offset_to_read(self, queue: Partition) -> int:
         """The offset from which a changed log is read: after the part that is surely the same as before, else at its
         beginning. Raises SourceError."""
         first = self._offsets.begins(queue, Deadline(_LOOK_S))
@@ -153,7 +153,7 @@ class Moves:
         try:
             self._offsets.check_master(queue, Deadline(_LOOK_S))
             if (end := self._end(queue)) < asked:
-                first = self._first(queue)
+                first = self._first_offset_to_read(queue)
                 if self._is_broken(queue, first, end):
                     self._prefetch.go_on_at(moved, asked, wait_s=_BROKEN_S)
                 else:

@@ -39,7 +39,7 @@ _EXTRA = {Package.CLASSIC: "rocketmq", Package.GRPC: "rocketmq5"}
 
 def installed() -> Package:
     """Find the installed package by its files, without an import."""
-    return _by_files(_folders())
+    return _package_in(_folders())
 
 
 def load_classic() -> ModuleType:
@@ -80,7 +80,7 @@ def _require(wanted: Package) -> None:
     if found is wanted:
         return
     if found is Package.NONE and wanted is Package.CLASSIC and not _has_wheel():
-        raise ClientUnusable(_elsewhere())
+        raise ClientUnusable(_no_wheel_text())
     if found is Package.NONE:
         raise MissingExtraError(wanted.value, _EXTRA[wanted])
     if found is Package.FOREIGN:
@@ -103,7 +103,7 @@ def _folders() -> list[Path]:
     return [Path(each) for each in (spec.submodule_search_locations or ())] if spec is not None else []
 
 
-def _by_files(folders: Iterable[Path]) -> Package:
+def _package_in(folders: Iterable[Path]) -> Package:
     folders = list(folders)
     classic = any((folder / "ffi.py").exists() for folder in folders)
     grpc = any((folder / "v5").is_dir() for folder in folders)
@@ -120,7 +120,7 @@ def _has_wheel() -> bool:
     return sys.platform == "linux" and platform.machine() in {"x86_64", "AMD64"}
 
 
-def _elsewhere() -> str:
+def _no_wheel_text() -> str:
     return (
         "rocketmq-client-python brings its native library for Linux x86-64 alone, and this is "
         f"{platform.system()} {platform.machine()}: use RocketMQSource, which needs no client; or pip install "
@@ -131,7 +131,7 @@ def _elsewhere() -> str:
 
 def _without_library(folders: Iterable[Path], error: Exception) -> str:
     if not _has_wheel():
-        return f"rocketmq-client-python has no native library that works here ({error}). {_elsewhere()}"
+        return f"rocketmq-client-python has no native library that works here ({error}). {_no_wheel_text()}"
     folder = next(iter(folders), Path("rocketmq"))
     return (
         f"rocketmq-client-python is installed, and its native library cannot be used ({error}): pip install "

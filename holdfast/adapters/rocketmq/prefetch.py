@@ -208,7 +208,7 @@ class Prefetch:
         with self._changed:
             if reading.chunks and reading.chunks[0] is chunk:  # it was not dropped meanwhile
                 reading.chunks.popleft()
-                self._count_in(reading, -chunk.count, -len(chunk.body))
+                self._add_to_counts(reading, -chunk.count, -len(chunk.body))
             waits = next(iter(self._still), None)
             first = None if waits is None else self._readings.get(waits)
         # There is room again. The first idle queue gets it first: else this queue would use it up while it has lag.
@@ -251,7 +251,7 @@ class Prefetch:
                 except SourceError as error:
                     self._answered(reading, turn, request.offset, error)
             with self._changed:
-                self._note_still(reading)
+                self._note_idle(reading)
 
     def _wanted(self, reading: Reading) -> tuple[int, PullRequest] | None:
         """The next pull of a queue and its turn; None: do not pull now."""
@@ -285,7 +285,7 @@ class Prefetch:
                 self._restart(reading, reading.pulls.next)
                 reading.troubles += 1
                 reading.wait_until = SYSTEM_CLOCK.now() + (BACKOFF.wait_s(reading.troubles, answer) or 0.0)
-                self._note_still(reading)
+                self._note_idle(reading)
                 self.troubles.append((reading.queue, answer))
                 if self._logs is not None:
                     self._logs.doubt(reading.queue)
@@ -294,13 +294,13 @@ class Prefetch:
             reading.troubles, reading.wait_until, self.let_in = 0, 0.0, True
             if not self._is_proved(reading.queue):  # the connection broke: another server may have answered
                 self._restart(reading, reading.pulls.next)
-                self._note_still(reading)
+                self._note_idle(reading)
                 return
             if answer.status is not PullStatus.MOVED:
                 got = max(0, answer.next_offset - asked)
                 reading.expected = (got, len(answer.body)) if answer.next_offset < answer.max_offset else (0, 0)
             for at, due in reading.pulls.answered(asked, answer):
-                self._came(reading, at, due)
+                self._take_answer(reading, at, due)
             self._reserve(reading)
         self._pull([reading])
 
@@ -337,7 +337,7 @@ class Prefetch:
         reading.pulls.restart(offset)
         self._reserve(reading)
 
-    def _note_still(self, reading: Reading) -> None:
+    def _note_idle(self, reading: Reading) -> None:
         """Put the queue at the end of the idle ones if no pull is under way, so that `look` will pull it."""
         queue = reading.queue
         if self._readings.get(queue) is not reading:
@@ -362,7 +362,7 @@ class Prefetch:
         self.moved.append(moved)
         self._changed.notify_all()
 
-    def _came(self, reading: Reading, asked: int, answer: PullAnswer) -> None:
+    def _take_answer(self, reading: Reading, asked: int, answer: PullAnswer) -> None:
         if answer.status is PullStatus.MOVED:
             self._move(reading, Moved(reading.queue, asked, answer))
         elif answer.body or answer.next_offset > asked:
@@ -370,7 +370,7 @@ class Prefetch:
                 self._logs.came(reading.queue, answer.body)
             chunk = Chunk(answer, asked)
             reading.chunks.append(chunk)
-            self._count_in(reading, chunk.count, len(chunk.body))
+            self._add_to_counts(reading, chunk.count, len(chunk.body))
             self._enqueue(reading)
             self._changed.notify_all()
             if answer.status is PullStatus.NONE_MATCHED and answer.remark == _REMOVED:
@@ -401,7 +401,7 @@ class Prefetch:
     def _drop(self, reading: Reading, offset: int | None) -> None:
         """Drop messages that have arrived and pulls under way; go on at this offset."""
         self._restart(reading, offset)
-        self._count_in(reading, -reading.count, -reading.size)
+        self._add_to_counts(reading, -reading.count, -reading.size)
         reading.chunks.clear()
 
     def _pause(self, reading: Reading, *, paused: bool) -> None:
@@ -410,7 +410,7 @@ class Prefetch:
         if paused:
             self._still.pop(reading.queue, None)
 
-    def _count_in(self, reading: Reading, count: int, size: int) -> None:
+    def _add_to_counts(self, reading: Reading, count: int, size: int) -> None:
         self._kept += count * reading.paused
         reading.count += count
         reading.size += size

@@ -86,12 +86,12 @@ class Chunk:
             self._plain = read_plain(self.body)
         plain = self._plain
         if plain is None:
-            return self._one_by_one(queue, at_most, room)
+            return self._decompressed_messages(queue, at_most, room)
         self._plain, self.room = plain[at_most:], room - len(self.body)
         self.over = not self._plain
         return plain[:at_most]
 
-    def _one_by_one(self, queue: Partition, at_most: int, room: int) -> Iterator[Plain]:
+    def _decompressed_messages(self, queue: Partition, at_most: int, room: int) -> Iterator[Plain]:
         self.room = room
         for entry in entries(self.body, self.next_offset, self._at):
             for each in entry.messages:
@@ -209,7 +209,7 @@ class Reading:
                 found.append(new(Record, (queue, offset, key, body, headers, born_ms, fence)))
         except HoldfastError as error:
             after = f", behind offset {found[-1].offset}" if found else ""
-            return found, _stops(f"{queue}{after}, up to {chunk.next_offset}", error)
+            return found, _stopping_error(f"{queue}{after}, up to {chunk.next_offset}", error)
         return found, None
 
     def _is_wanted(self, tags: frozenset[str], tag: bytes | None, offset: int, chunk: Chunk) -> bool:
@@ -241,7 +241,7 @@ class Reading:
         return group == self._group if group is not None else value_of(raw, _FIRST_POP_TIME) is not None
 
 
-def _stops(place: str, error: HoldfastError) -> SourceError:
+def _stopping_error(place: str, error: HoldfastError) -> SourceError:
     """An error that stops the app. It is not a fault of the record, so a dead letter would not help."""
     stops = SourceError(f"{place}: {error}")
     stops.__cause__ = error

@@ -64,7 +64,7 @@ def is_replay(
             )
     if not done.kept:
         same = True if unsure and keys and done.keys != _NO_KEYS else same
-        return _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=same, keys=keys)
+        return _decide_by_rows_in_sink(rows, attempt, key, writer, bad_rows, same=same, keys=keys)
     left, bad = _not_done(rows, at, attempt.of.sink, key, patience_s)
     # Some of its keys may have been done before the batch, and expired since; or the finishing query is not known.
     if (left or (bad and unsure)) and done.keys != _NO_KEYS and _same_keys(rows, done, at, key):
@@ -89,10 +89,10 @@ def require_replay(
     rows: DataFrame, attempt: Attempt, key: Sequence[str], writer: Writer, bad_rows: BadRows | None = None
 ) -> None:
     """Check a batch whose number the sink has as finished, and Redis has lost. Raises BatchRefused: another batch."""
-    _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=None)
+    _decide_by_rows_in_sink(rows, attempt, key, writer, bad_rows, same=None)
 
 
-def _as_the_sink_says(
+def _decide_by_rows_in_sink(
     rows: DataFrame,
     attempt: Attempt,
     key: Sequence[str],

@@ -138,7 +138,7 @@ def spread(rows: DataFrame, at: StoreAt) -> DataFrame:
 @contextmanager
 def kept(rows: DataFrame) -> Iterator[DataFrame]:
     """Persist the rows meanwhile: without it, each action would evaluate the plan above the sink again."""
-    with _quick(rows):
+    with _confs_for_evaluation(rows):
         rows = rows.persist()
     try:
         yield rows
@@ -149,7 +149,7 @@ def kept(rows: DataFrame) -> Iterator[DataFrame]:
 def counted(told: DataFrame) -> Counts:
     """Evaluate the result of `asked`, and count it. This also evaluates the rows, once if they are persisted."""
     counts: Counter[str] = Counter()
-    with _quick(told):
+    with _confs_for_evaluation(told):
         found = told.where(f"{ROWS} IS NOT NULL").collect()
     parts = [each[ROWS] for each in found if each[VERDICT] == PRINT]
     for each in found:
@@ -158,7 +158,7 @@ def counted(told: DataFrame) -> Counts:
     return Counts(counts, print_of(parts))
 
 
-def _quick(rows: DataFrame) -> AbstractContextManager[None]:
+def _confs_for_evaluation(rows: DataFrame) -> AbstractContextManager[None]:
     """Set the confs above while rows are persisted or evaluated."""
     confs = dict(_UNCOMPRESSED)
     if isinstance(rows.schema[NAME].dataType, types.BinaryType):
@@ -177,13 +177,15 @@ def owned(rows: DataFrame, told: DataFrame, counts: Counts, keep: Keep) -> DataF
     passed = (*_OWNED, BatchVerdict.DONE.value, COPY, PRINT, *([NO_KEY] if counts.without_key else ()))
     found = rows
     if counts.copies or counts.of(BatchVerdict.DONE.value):
-        found = rows.join(told.where(_is(passed, COPY, BatchVerdict.DONE.value)), NAME, "left_anti")
+        found = rows.join(told.where(_has_verdict(passed, COPY, BatchVerdict.DONE.value)), NAME, "left_anti")
     if counts.copies:
-        found = found.union(_one_each(rows.join(told.where(_is(passed, COPY)), NAME, "left_semi"), keep))
+        found = found.union(
+            _one_row_per_key(rows.join(told.where(_has_verdict(passed, COPY)), NAME, "left_semi"), keep)
+        )
     return found.drop(NAME)
 
 
-def _is(passed: Sequence[str], *verdicts: str) -> Column:
+def _has_verdict(passed: Sequence[str], *verdicts: str) -> Column:
     """Whether a row has a name and one of these verdicts. Fails the job on a verdict that `check` did not accept."""
     told = F.col(VERDICT)
     known = told.isin(*passed)
@@ -191,7 +193,7 @@ def _is(passed: Sequence[str], *verdicts: str) -> Column:
     return F.when(known, F.col(ROWS).isNull() & told.isin(*verdicts)).otherwise(F.raise_error(lost).cast("boolean"))
 
 
-def _one_each(rows: DataFrame, keep: Keep) -> DataFrame:
+def _one_row_per_key(rows: DataFrame, keep: Keep) -> DataFrame:
     """One row of each key, the same one in each evaluation: a function that writes may have several actions."""
     by = column(keep.by) if keep.by else F.lit(0)
     wins = by.asc_nulls_last() if keep.how == "first" else by.desc_nulls_last()
@@ -204,15 +206,15 @@ def _hashable(field: types.StructField) -> Column | None:
     """The expression by which the column's values can be hashed; None: Spark cannot hash this type."""
     values, of = column(field.name), field.dataType
     if isinstance(of, types.MapType):
-        return F.map_entries(values) if _hashed(of.keyType) and _hashed(of.valueType) else None
-    return values if _hashed(of) else None
+        return F.map_entries(values) if _is_hashable(of.keyType) and _is_hashable(of.valueType) else None
+    return values if _is_hashable(of) else None
 
 
-def _hashed(of: types.DataType) -> bool:
+def _is_hashable(of: types.DataType) -> bool:
     if isinstance(of, types.ArrayType):
-        return _hashed(of.elementType)
+        return _is_hashable(of.elementType)
     if isinstance(of, types.StructType):
-        return all(_hashed(field.dataType) for field in of.fields)
+        return all(_is_hashable(field.dataType) for field in of.fields)
     return isinstance(of, _HASHED)
 
 

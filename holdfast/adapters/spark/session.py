@@ -166,7 +166,7 @@ def _one_changed(spark: SparkSession, name: str, value: str, deadline: Deadline)
         if not _CHANGES.wait_for(
             lambda: name not in all_of_it or all_of_it[name].value == value, timeout=deadline.left_s()
         ):
-            raise _held(name, all_of_it[name], deadline)
+            raise _session_in_use(name, all_of_it[name], deadline)
         if name not in all_of_it:
             before = spark.conf.get(name, None)
             spark.conf.set(name, value)
@@ -186,7 +186,7 @@ def _one_changed(spark: SparkSession, name: str, value: str, deadline: Deadline)
                     spark.conf.set(name, old)
 
 
-def _held(name: str, by: _InForce, deadline: Deadline) -> WriteFailed:
+def _session_in_use(name: str, by: _InForce, deadline: Deadline) -> WriteFailed:
     return WriteFailed(
         f"another sink has written with this Spark session for {deadline.budget_s:g} s ({name} is {by.value!r}, set by "
         f"thread {by.thread!r}), and sinks of one session write one after the other: end its job in Spark's UI if it "

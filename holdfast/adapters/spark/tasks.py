@@ -67,11 +67,11 @@ def claiming(at: StoreAt, attempt: Attempt, patience_s: float) -> Callable[[Batc
         patience = Patience(patience_s)
         counts, keys_print = np.zeros(256, np.int64), KeysPrint()
         failed, last, of_last = "", None, _NO_KEY
-        kind = _kind(at)
+        kind = _name_type(at)
         for names in _arrays(rows, at):
             if failed or not len(names):
                 continue
-            told = _to_ask(names, last)
+            told = _verdicts_without_asking(names, last)
             new = told == 0
             asked = names.filter(pa.array(new))
             keys_print.add(asked)
@@ -84,9 +84,9 @@ def claiming(at: StoreAt, attempt: Attempt, patience_s: float) -> Callable[[Batc
             counts += np.bincount(told, minlength=256)
             of_keys = _of_keys(told, of_last)
             last, of_last = names[-1].as_py(), int(of_keys[-1])
-            known = _to_know(told, of_keys)
+            known = _rows_to_report(told, of_keys)
             if known.any():
-                yield _rows(names.filter(pa.array(known)), _letters(told[known]), pa.nulls(known.sum(), pa.int64()))
+                yield _rows(names.filter(pa.array(known)), _as_texts(told[known]), pa.nulls(known.sum(), pa.int64()))
         found = {chr(letter): int(counts[letter]) for letter in counts.nonzero()[0]} | ({failed: 1} if failed else {})
         found[PRINT] = keys_print.number
         nobody = pa.repeat(pa.scalar("").cast(kind), len(found))  # not null, since joins skip nulls
@@ -102,7 +102,7 @@ def printing(at: StoreAt) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
         keys_print, last = KeysPrint(), None
         for names in _arrays(rows, at):
             if len(names):
-                keys_print.add(names.filter(pa.array(_to_ask(names, last) == 0)))
+                keys_print.add(names.filter(pa.array(_verdicts_without_asking(names, last) == 0)))
                 last = names[-1].as_py()
         yield pa.RecordBatch.from_pydict({"part": [keys_print.number]})
 
@@ -113,16 +113,16 @@ def printing(at: StoreAt) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
 PRINTED = "part bigint"
 
 
-def _kind(at: StoreAt) -> pa.DataType:
+def _name_type(at: StoreAt) -> pa.DataType:
     """The Arrow type of names. A conf of Spark may give the large variant, which is cast to it."""
     return pa.binary() if at.hash_keys else pa.string()
 
 
 def _arrays(rows: Batches, at: StoreAt) -> Iterator[pa.Array]:
-    return in_order(rows) if at.hash_keys else (batch.column(0).cast(_kind(at)) for batch in rows)
+    return in_order(rows) if at.hash_keys else (batch.column(0).cast(_name_type(at)) for batch in rows)
 
 
-def _to_ask(names: pa.Array, last: object) -> np.ndarray:
+def _verdicts_without_asking(names: pa.Array, last: object) -> np.ndarray:
     """A verdict for each of these sorted names; 0: the store must be asked. `last`: the name before them."""
     told = np.where(names.is_valid().to_numpy(zero_copy_only=False), 0, _NO_KEY).astype(np.uint8)
     same = pc.equal(names.slice(1), names.slice(0, len(names) - 1))  # null where one of the two is
@@ -138,7 +138,7 @@ def _of_keys(told: np.ndarray, of_last: int) -> np.ndarray:
     return np.where(first < 0, of_last, told[first])
 
 
-def _to_know(told: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
+def _rows_to_report(told: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
     """Which rows' names the driver must know; see `told_schema`. Not copies of a done key: its first row is known."""
     written = (of_keys == _NEW) | (of_keys == _TAKEN_OVER)
     known: np.ndarray = (told == _DONE) | ((told == _COPY) & written)
@@ -158,13 +158,13 @@ def _claimed(batches: RedisBatches, attempt: Attempt, names: pa.Array, patience:
     if batches.takes_digests:
         digests = joined(names)
         calls = [digests[first : first + 16 * _CALL] for first in range(0, len(digests), 16 * _CALL)]
-        return b"".join(_one_call(partial(batches.claim_digests, attempt), call, patience) for call in calls)
+        return b"".join(_claim_patiently(partial(batches.claim_digests, attempt), call, patience) for call in calls)
     keys = names.to_pylist()
     texts = [keys[first : first + _CALL] for first in range(0, len(keys), _CALL)]
-    return b"".join(_one_call(partial(batches.claim_texts, attempt), some, patience) for some in texts)
+    return b"".join(_claim_patiently(partial(batches.claim_texts, attempt), some, patience) for some in texts)
 
 
-def _one_call(claim: Callable[[Any], bytes], keys: Any, patience: Patience) -> bytes:  # noqa: ANN401 - of either layout
+def _claim_patiently(claim: Callable[[Any], bytes], keys: Any, patience: Patience) -> bytes:  # noqa: ANN401 - of either layout
     found = b""
 
     def ask() -> bytes:
@@ -176,7 +176,7 @@ def _one_call(claim: Callable[[Any], bytes], keys: Any, patience: Patience) -> b
     return patience.ask(ask, lambda said: _BUSY in said)
 
 
-def _letters(told: np.ndarray) -> pa.Array:
+def _as_texts(told: np.ndarray) -> pa.Array:
     """Texts of one letter each."""
     offsets = np.arange(len(told) + 1, dtype=np.int32)
     return pa.StringArray.from_buffers(len(told), pa.py_buffer(offsets), pa.py_buffer(told))

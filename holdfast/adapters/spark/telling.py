@@ -48,7 +48,7 @@ class Telling:
         )
         if callable(self.on_skip):
             self.on_skip(report)
-        self._observed(report)
+        self._call_observer(report)
 
     def written(self, report: BatchReport) -> None:
         """Report that this attempt has finished the batch."""
@@ -73,13 +73,13 @@ class Telling:
                 report.batch,
                 report.sink,
             )
-        self._observed(report)
+        self._call_observer(report)
 
     def failed(self, sink: str, error: HoldfastError) -> None:
         """Log the error that ends the query: Spark puts it between a trace and a plan; see `reason`."""
         log.error("sink %s: %s", sink, error)
 
-    def _observed(self, report: BatchReport) -> None:
+    def _call_observer(self, report: BatchReport) -> None:
         if self.observer is None:
             return
         try:

@@ -304,12 +304,12 @@ def _read_each(package: ModuleType, responses: Sequence[Any], read: Callable[[],
     packed = [message.system_properties.body_encoding == _GZIP for message in sent]
     for message, is_packed in zip(sent, packed, strict=True):
         if is_packed:
-            _leave_as_it_is(message)
+            _leave_compressed(message)
     faults: list[Exception | None] = [None] * len(sent)
     try:
         messages = read()
     except Exception:
-        faults = [_fault(package, message) for message in sent]
+        faults = [_conversion_error(package, message) for message in sent]
         if not any(faults):
             raise
         messages = read()
@@ -318,16 +318,16 @@ def _read_each(package: ModuleType, responses: Sequence[Any], read: Callable[[],
     return messages
 
 
-def _fault(package: ModuleType, message: Any) -> Exception | None:  # noqa: ANN401 - protobuf's
+def _conversion_error(package: ModuleType, message: Any) -> Exception | None:  # noqa: ANN401 - protobuf's
     try:
         package.Message().fromProtobuf(message)
     except Exception as error:  # noqa: BLE001 - the package raises errors without a class of their own
-        _leave_as_it_is(message)
+        _leave_compressed(message)
         return error
     return None
 
 
-def _leave_as_it_is(message: Any) -> None:  # noqa: ANN401 - protobuf's
+def _leave_compressed(message: Any) -> None:  # noqa: ANN401 - protobuf's
     """Make the package leave the body compressed."""
     message.system_properties.body_encoding = _IDENTITY
 

@@ -251,8 +251,8 @@ class Leases:
             ask = [each for each in receipts if each in self._owed and not each.asking]
             for receipt in ask:
                 receipt.asking = True
-        ask.sort(key=_place)
-        for _, each in groupby(ask, _place):
+        ask.sort(key=_topic_and_endpoints)
+        for _, each in groupby(ask, _topic_and_endpoints):
             group = list(each)
             for at in range(0, len(group), _TOGETHER):
                 some = group[at : at + _TOGETHER]
@@ -268,12 +268,12 @@ class Leases:
                         wait_s = _AGAIN.wait_s(receipt.tries, _UNANSWERED, self._chance)
                         receipt.again_at = self._clock.now() + (wait_s or 0.0)
                     else:
-                        self._closed(receipt, verdict)
+                        self._note_acknowledgement(receipt, verdict)
                 self.changed.notify_all()
 
         return answer
 
-    def _closed(self, receipt: Receipt, verdict: Verdict) -> None:
+    def _note_acknowledgement(self, receipt: Receipt, verdict: Verdict) -> None:
         """Note the broker's answer to an acknowledgement. The message is remembered if it may be delivered again."""
         self._owed.pop(receipt, None)
         name = receipt.delivery.name
@@ -286,5 +286,5 @@ class Leases:
             self._book.popitem(last=False)
 
 
-def _place(receipt: Receipt) -> tuple[str, str]:
+def _topic_and_endpoints(receipt: Receipt) -> tuple[str, str]:
     return receipt.delivery.topic, str(receipt.delivery.endpoints)

@@ -122,18 +122,18 @@ class Servers:
         except (NotAuthorised, BrokerRefused):  # a tools' request, which may need more permissions than consuming
             return
         others = {} if seen is None else {topic: each for topic, each in seen.subscriptions.items() if topic in ours}
-        if seen is not None and any(_meant(each) != _meant(ours[topic]) for topic, each in others.items()):
+        if seen is not None and any(_comparable(each) != _comparable(ours[topic]) for topic, each in others.items()):
             raise SubscriptionDiffers(
                 f"members of the group {self._group} at {broker} "
-                f"({', '.join(sorted(each.client_id for each in seen.members))}) subscribe to {_listed(others)}, and "
-                f"this one to {_listed(ours)}. RocketMQ takes the newest subscription for all, and messages of tags "
+                f"({', '.join(sorted(each.client_id for each in seen.members))}) subscribe to {_as_text(others)}, and "
+                f"this one to {_as_text(ours)}. RocketMQ takes the newest subscription for all, and messages of tags "
                 f"that one does not name are lost: make them alike, stop the others first, or use another group"
             )
 
     def queue(self, topic: str, number: int) -> Partition | None:
         """The queue with this number; None: the topic has several brokers, or no known route. Does not wait."""
         route = self._client.known_route(topic)
-        return None if route is None else _only(route, number)
+        return None if route is None else _queue_of_only_broker(route, number)
 
     def look(self, queue: Partition, deadline: Deadline, *, dense: bool) -> Seen:
         """The beginning and the end of the queue's log, and the group's committed offset."""
@@ -159,7 +159,7 @@ class Servers:
         self._client.close()
 
 
-def _meant(expression: str) -> str:
+def _comparable(expression: str) -> str:
     """A canonical form: equal for expressions with the same meaning."""
     try:
         return canonical(expression)
@@ -167,10 +167,10 @@ def _meant(expression: str) -> str:
         return expression
 
 
-def _listed(subscriptions: Mapping[str, str]) -> str:
-    return ", ".join(f"{topic}:{_meant(each)}" for topic, each in sorted(subscriptions.items()))
+def _as_text(subscriptions: Mapping[str, str]) -> str:
+    return ", ".join(f"{topic}:{_comparable(each)}" for topic, each in sorted(subscriptions.items()))
 
 
-def _only(route: Route, number: int) -> Partition | None:
+def _queue_of_only_broker(route: Route, number: int) -> Partition | None:
     brokers = list(route.brokers)
     return Partition(route.topic, number, brokers[0]) if len(brokers) == 1 else None

@@ -213,14 +213,14 @@ class _Reader:
 
     def whole(self) -> Any:  # noqa: ANN401
         found = self._value(0)
-        if self._next() != "":
+        if self._peek() != "":
             raise self._wrong()
         return found
 
     def _value(self, depth: int) -> Any:  # noqa: ANN401
         if depth > _DEEPEST:
             raise self._wrong()
-        first = self._next()
+        first = self._peek()
         if first == "{":
             return self._object(depth)
         if first == "[":
@@ -236,12 +236,12 @@ class _Reader:
     def _object(self, depth: int) -> dict[str, Any] | list[tuple[Any, Any]]:
         pairs: list[tuple[Any, Any]] = []
         self._at += 1
-        while self._next() != "}":
+        while self._peek() != "}":
             key = self._value(depth + 1)
-            self._skip(":")
+            self._require_char(":")
             pairs.append((key, self._value(depth + 1)))
-            if self._next() != "}":
-                self._skip(",")
+            if self._peek() != "}":
+                self._require_char(",")
         self._at += 1
         if all(isinstance(key, str | int) for key, _ in pairs):
             return {str(key): value for key, value in pairs}
@@ -250,10 +250,10 @@ class _Reader:
     def _list(self, depth: int) -> list[Any]:
         found: list[Any] = []
         self._at += 1
-        while self._next() != "]":
+        while self._peek() != "]":
             found.append(self._value(depth + 1))
-            if self._next() != "]":
-                self._skip(",")
+            if self._peek() != "]":
+                self._require_char(",")
         self._at += 1
         return found
 
@@ -265,14 +265,14 @@ class _Reader:
             raise self._wrong() from error
         return found
 
-    def _next(self) -> str:
+    def _peek(self) -> str:
         """The character after blanks; empty at the end."""
         blank = _BLANK.match(self._text, self._at)
         self._at = blank.end() if blank else self._at
         return self._text[self._at : self._at + 1]
 
-    def _skip(self, wanted: str) -> None:
-        if self._next() != wanted:
+    def _require_char(self, wanted: str) -> None:
+        if self._peek() != wanted:
             raise self._wrong()
         self._at += 1
 

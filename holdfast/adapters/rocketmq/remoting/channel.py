@@ -98,12 +98,12 @@ class Waiter:
         left_s = min(_LONGEST_S, max(0.0, until - self._clock.now()))
         for key, _ in self._selector.select(left_s):
             if key.fileobj is self._ear:
-                self._hush()
+                self._clear_wakeups()
             else:
                 ready = True
         return ready
 
-    def _hush(self) -> None:
+    def _clear_wakeups(self) -> None:
         try:
             self._ear.recv(4096)
         except BlockingIOError:
@@ -151,7 +151,7 @@ def connect(
     for family, kind, protocol, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         made = socket.socket(family, kind, protocol)
         try:
-            _reach(made, where, waiter, lambda: _ready(pause, until, clock))
+            _start_connecting(made, where, waiter, lambda: _ready(pause, until, clock))
             if tls is None:
                 return made
             return _secure(made, tls, host, waiter, lambda: _ready(pause, until, clock))
@@ -172,7 +172,7 @@ def _ready(pause: Callable[[float], bool], until: float, clock: Clock) -> None:
             raise TimeoutError("connecting took too long")
 
 
-def _reach(made: socket.socket, where: object, waiter: Waiter, ready: Callable[[], None]) -> None:
+def _start_connecting(made: socket.socket, where: object, waiter: Waiter, ready: Callable[[], None]) -> None:
     made.setblocking(False)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

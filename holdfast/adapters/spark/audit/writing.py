@@ -70,7 +70,7 @@ class TableFolders:
         Raises:
             SettingError: the folder belongs to another query.
         """
-        query = self._ours(rows)
+        query = self._require_own_folder(rows)
         rows.persist()  # read once for each table; and evaluated completely, which the query's state needs
         try:
             [[names]] = rows.agg(F.collect_set("table")).collect()
@@ -78,7 +78,7 @@ class TableFolders:
                 of_table = F.from_json("row", TABLES[name].ddl)
                 found = rows.where(F.col("table") == name).select(of_table.alias("of")).select("of.*")
                 self._write(found.coalesce(1), TABLES[name], query, batch)
-            self._tidy(Files(rows.sparkSession), batch)
+            self._remove_older_files(Files(rows.sparkSession), batch)
         finally:
             rows.unpersist()
 
@@ -94,13 +94,13 @@ class TableFolders:
         files.move(part, f"{path}/batch={batch}/rows.parquet")
         files.remove(passing)
 
-    def _tidy(self, files: Files, batch: int) -> None:
+    def _remove_older_files(self, files: Files, batch: int) -> None:
         """Remove files of earlier batches: a former run of the query may still write this one."""
         for each in files.found(f"{self.output}/{_WRITING}/batch=*"):
             if int(each.rpartition("=")[2]) < batch:
                 files.remove(each)
 
-    def _ours(self, rows: DataFrame) -> str:
+    def _require_own_folder(self, rows: DataFrame) -> str:
         """Check that the folder is this query's, since batch numbers are unique only within a query. Returns its id.
         Raises SettingError."""
         query, files = query_of(rows, None), Files(rows.sparkSession)

@@ -92,20 +92,20 @@ class PostgresAt:
         try:
             connection = psycopg.connect(**parameters)
         except psycopg.Error as error:
-            _let_out(error, before)
+            _raise_handler_error(error, before)
             # Not chained: the client's text may have secrets, which `said` removes.
             raise WriteFailed(
                 f"no connection to PostgreSQL at {where}: {said(error, secrets)}: see that it runs, lets this machine "
                 "and user in, and that the URL is right; then start the query again"
             ) from None
         try:
-            with _to_its_end(connection):
+            with _closing(connection):
                 self._begin(connection, 2 * self.timeout_s if lock_s is None else lock_s)
                 yield connection
                 connection.commit()
         except psycopg.Error as error:
-            _let_out(error, before)
-            held = self._holders() if isinstance(error, errors.LockNotAvailable) else ""
+            _raise_handler_error(error, before)
+            held = self._lock_holders() if isinstance(error, errors.LockNotAvailable) else ""
             raise WriteFailed(f"PostgreSQL at {where}: {said(error, secrets)}{held}") from None
 
     def _begin(self, connection: Connection[Any], lock_s: float) -> None:
@@ -117,17 +117,17 @@ class PostgresAt:
         locks, idle = round(lock_s * 1000), round(self.timeout_s * 1000)
         connection.execute(sql.SQL(bounds).format(locks=sql.Literal(locks), idle=sql.Literal(idle)))
 
-    def _holders(self) -> str:
+    def _lock_holders(self) -> str:
         """The transactions that hold locks, in words; "": there are none any more, or the server does not answer."""
         from holdfast.adapters.spark.writers.postgres._psycopg import psycopg  # noqa: PLC0415 - of an extra
 
         before = sys.exception()
         try:
             connection = psycopg.connect(**self._parameters())
-            with _to_its_end(connection):
+            with _closing(connection):
                 found = connection.execute(_OLDEST).fetchall()
         except psycopg.Error as error:
-            _let_out(error, before)
+            _raise_handler_error(error, before)
             return ""
         told = [
             f"process {pid} of user {user} ({name or 'no application_name'}, {state or 'its state is hidden'})"
@@ -161,7 +161,7 @@ class PostgresAt:
 
 
 @contextmanager
-def _to_its_end(connection: Connection[Any]) -> Iterator[None]:
+def _closing(connection: Connection[Any]) -> Iterator[None]:
     """Close the connection in any case, which rolls back an open transaction. psycopg's own context manager rolls back
     first: a signal handler's error, such as a job's time limit, would be lost to its log there, and one during the
     commit would leave the connection open."""
@@ -174,7 +174,7 @@ def _to_its_end(connection: Connection[Any]) -> Iterator[None]:
         connection.close()  # again: a signal handler may have raised right before the first call
 
 
-def _let_out(error: BaseException, before: BaseException | None) -> None:
+def _raise_handler_error(error: BaseException, before: BaseException | None) -> None:
     """Raise the error of a signal handler that psycopg has turned into one of its own; else do nothing.
 
     Args:

@@ -84,7 +84,7 @@ def check_holds(table: str, value: types.StructField, into: Kind) -> None:
     of, base = value.dataType, into.base
     while isinstance(of, types.ArrayType):
         of, base = of.elementType, into.element or base
-    if _drops(of, base, into.scale):
+    if _loses_values(of, base, into.scale):
         raise SettingError(
             "table",
             table,
@@ -93,7 +93,7 @@ def check_holds(table: str, value: types.StructField, into: Kind) -> None:
         )
 
 
-def _drops(of: types.DataType, base: str, scale: int | None) -> bool:
+def _loses_values(of: types.DataType, base: str, scale: int | None) -> bool:
     if isinstance(of, types.TimestampType | types.TimestampNTZType):
         return base in ("date", "time", "timetz")
     if isinstance(of, types.DecimalType):

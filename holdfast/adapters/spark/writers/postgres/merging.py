@@ -45,7 +45,7 @@ _MANY, _LONG_AGO = 100, "90 days"
 
 def prepare(connection: Connection[Any], schema: str) -> None:
     """Create the table of batches if it does not exist."""
-    if not _there(connection, schema):
+    if not _table_exists(connection, schema):
         _lock(connection, f"holdfast {schema}")  # without it, one of two concurrent creations would fail
         connection.execute(sql.SQL(_CREATE).format(sql.Identifier(schema, _TABLE)))
 
@@ -56,7 +56,7 @@ def finished(connection: Connection[Any], schema: str, batch: BatchWrite) -> boo
     Raises:
         BatchRefused: the table has a later batch of the query.
     """
-    if not _there(connection, schema):
+    if not _table_exists(connection, schema):
         return False
     find: LiteralString = "SELECT batch, finished_at IS NOT NULL FROM {} WHERE sink = {} AND query = {}"
     found = _ask(connection, find, schema, batch.sink, batch.query).fetchone()
@@ -64,13 +64,13 @@ def finished(connection: Connection[Any], schema: str, batch: BatchWrite) -> boo
         return False
     last, is_finished = found
     if last > batch.batch:
-        raise _behind(batch, last)
+        raise _number_too_low(batch, last)
     return bool(last == batch.batch and is_finished)
 
 
 def confirm(connection: Connection[Any], schema: str, sink: str, query: str, attempt: str) -> None:
     """Note that Redis has the attempt as finished."""
-    if _there(connection, schema):
+    if _table_exists(connection, schema):
         note: LiteralString = (
             "UPDATE {} SET finished_at = now() WHERE sink = {} AND query = {} AND attempt = {} AND finished_at IS NULL"
         )
@@ -94,7 +94,7 @@ def check(connection: Connection[Any], schema: str, batch: BatchWrite) -> int:
                 "behind, set that clock right"
             )
         if query == batch.query and last > batch.batch:
-            raise _behind(batch, last)
+            raise _number_too_low(batch, last)
     return len(rows)
 
 
@@ -202,7 +202,7 @@ def _ask(connection: Connection[Any], statement: LiteralString, schema: str, *va
     return connection.execute(sql.SQL(statement).format(sql.Identifier(schema, _TABLE), *map(sql.Literal, values)))
 
 
-def _there(connection: Connection[Any], schema: str) -> bool:
+def _table_exists(connection: Connection[Any], schema: str) -> bool:
     find = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = %s AND tablename = %s"
     return connection.execute(find, [schema, _TABLE]).fetchone() is not None
 
@@ -213,7 +213,7 @@ def _lock(connection: Connection[Any], name: str) -> None:
     connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(%s, 0))", [name])
 
 
-def _behind(batch: BatchWrite, last: int) -> BatchRefused:
+def _number_too_low(batch: BatchWrite, last: int) -> BatchRefused:
     return BatchRefused(
         f"batch {batch.batch} of sink {batch.sink!r} was not written: {_TABLE} knows batch {last} of query "
         f"{batch.query}. Its checkpoint was deleted or put back: give query= another name"

@@ -104,14 +104,14 @@ class PostgresWriter:
             if batch.rows:
                 with at.connected() as connection:
                     staging.make(connection, stage, into)
-                staged = self._filled(fitted, at, stage, into, batch)
+                staged = self._copy_rows(fitted, at, stage, into, batch)
             with at.connected() as connection:
                 merging.merge(connection, into, stage, staged, batch, update=self.on_conflict == "update")
         finally:
             if batch.rows:
                 staging.remove(at, into.schema, batch.sink, below=batch.fence + 1)
 
-    def _filled(self, rows: DataFrame, at: PostgresAt, stage: Stage, into: Target, batch: BatchWrite) -> Staged:
+    def _copy_rows(self, rows: DataFrame, at: PostgresAt, stage: Stage, into: Target, batch: BatchWrite) -> Staged:
         from holdfast.adapters.spark.writers.postgres import merging, staging  # noqa: PLC0415 - of an extra
 
         try:

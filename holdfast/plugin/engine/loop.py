@@ -79,7 +79,7 @@ class Engine:
             letter_hooks=letter_hooks,
         )
         self.family = family(parts, self)
-        parts.work_for(self.family)
+        parts.bind(self.family)
         self.snapshots = Snapshots(parts, self.family.figures)
         self._steps = Steps(parts, self.family)
         self._dispatch = Dispatch(

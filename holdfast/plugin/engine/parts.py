@@ -68,7 +68,7 @@ class Parts:
     letter_hooks: LetterHooks
     sessions: Sessions
 
-    def work_for(self, family: Family) -> None:
+    def bind(self, family: Family) -> None:
         """Connect them with the family, which is made of them. Once, before the first turn."""
         self.outcomes.family = self.sessions.family = family
 

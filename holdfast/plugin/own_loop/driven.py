@@ -84,7 +84,7 @@ class Driven:
             runtime=runtime,
         )
         self.family = Partitioned(parts, self, source)
-        parts.work_for(self.family)
+        parts.bind(self.family)
         self.snapshots = Snapshots(parts, self.family.figures)
         self._steps = Steps(parts, self.family)
         self._lifecycle = Lifecycle(parts, self.family, self.snapshots, self)

@@ -157,8 +157,9 @@ class Steps:
             return None
         finishing, settled = settling.to_finish(parts.unacked.at_most), settling.to_settle(parts.unacked.at_most)
         done = by_owner(settled)
-        owners = {*(each.owner for each in done), *(entry.owner for entry in finishing)}
-        if any(owner.session_ is not session for owner in owners):
+        if any(each.owner.session_ is not session for each in done):
+            return None
+        if any(entry.owner.session_ is not session for entry in finishing):
             return None
         whole = len(finishing) + len(settled) == settling.entries
         return StoreExchange(session, finishing, settled, done, whole=whole)
@@ -211,8 +212,7 @@ class Steps:
     def _finished(self, batch: Sequence[Entry], verdicts: Sequence[Verdict]) -> None:
         """The store has answered for their keys."""
         parts = self._parts
-        done: list[Entry] = []
-        parts.settling.finished(batch)
+        done = parts.settling.finished(batch)
         for entry, verdict in parts.claiming.each(batch, verdicts, Verdict.DONE):
             entry.held = False
             parts.claiming.free(entry)
@@ -221,8 +221,7 @@ class Steps:
                 parts.settling.leaves(entry)
                 parts.outcomes.taken_over(entry)
             else:
-                done.append(entry)
-        parts.settling.keys_done(done)
+                done.append(entry)  # one by one: a signal handler may raise in between
 
     def claim(self) -> None:
         """Ask the store for the keys of what came."""

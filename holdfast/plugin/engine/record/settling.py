@@ -78,14 +78,14 @@ class Settling:
         """The first entries that their source is to be told of, as `to_finish`."""
         return _first(self._settling, at_most)
 
-    def finished(self, batch: Sequence[Entry]) -> None:
-        """The store has answered for the keys of these: each goes on by `keys_done`, or leaves."""
-        done = set(map(id, batch))
-        self._finishing = [entry for entry in self._finishing if id(entry) not in done]
+    def finished(self, batch: Sequence[Entry]) -> list[Entry]:
+        """The store has answered for the keys of these entries.
 
-    def keys_done(self, batch: Sequence[Entry]) -> None:
-        """Let these go on to their source: with their keys done, no crash repeats them any more."""
-        self._settling += batch
+        Returns: the queue for those whose keys are done, which no crash repeats any more. The others leave.
+        """
+        answered = set(map(id, batch))
+        self._finishing = [entry for entry in self._finishing if id(entry) not in answered]
+        return self._settling
 
     def leaves(self, entry: Entry) -> None:
         """Count out an entry whose key another member took over: its result does not count."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from holdfast.adapters.cli.entry import main
 from holdfast.errors import HoldfastError, SettingError
 from holdfast.plugin.choice import Choice
 from holdfast.plugin.secret_names import masked
 from holdfast.printable import without_credentials
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 URL = "https://me:hush@tokens.example:8443/path?x=1"
 
@@ -35,6 +41,23 @@ def test_no_property_shows_it() -> None:
     assert "hush" not in str(masked(conf))
     assert "tokens.example" in str(masked(conf))
     assert "hush" not in str(Choice("https.proxy", URL, "why"))
+
+
+def test_no_finding_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = (
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+        "group.protocol",
+        "auto.offset.reset",
+        "https.proxi",
+    )
+    file = tmp_path / "consumer.properties"
+    file.write_text("".join(f"{each}={URL}\n" for each in names))
+    for form in ((), ("--json",)):
+        assert main(["doctor", str(file), *form]) == 1
+        told = capsys.readouterr()
+        assert "hush" not in told.out + told.err
+        assert "***@tokens.example" in told.out
 
 
 def test_no_error_shows_it() -> None:

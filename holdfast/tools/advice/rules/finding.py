@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from holdfast.printable import without_credentials
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -80,6 +82,10 @@ class Finding:
     found: str
     why: str
     remedy: str
+
+    def __post_init__(self) -> None:
+        for name in ("where", "found", "why", "remedy"):  # each may quote a value
+            object.__setattr__(self, name, without_credentials(getattr(self, name)))
 
     def as_dict(self) -> dict[str, str]:
         """Fit for JSON."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_0, span_s
 from holdfast.adapters.cli.conf_file import read_conf
-from holdfast.adapters.cli.output import shown
+from holdfast.adapters.cli.output import count, shown
 from holdfast.errors import NoCoordinator, SettingError
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 from holdfast.tools.advice import doctor
@@ -18,7 +18,7 @@ from holdfast.tools.advice.group_view import GroupView
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.adapters.cli.output import Output
     from holdfast.tools.advice.doctor import Finding, Rule
@@ -108,8 +108,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     if watched is not None:
         told = doctor.examine_group(watched)
         found += told
-        tell.of(_summary(watched), told, {"group": options.group})
-        for note in watched.now.notes:
+        tell.of(_summary(watched), told, {"group": options.group}, facts=_facts(watched))
+        for note in watched.now.not_known:
             output.note(f"not known: {shown(note, 300)}")
     return _CODES[doctor.worst(found)]
 
@@ -155,11 +155,33 @@ def _summary(watched: Watched) -> str:
         parts.append(f"{now.protocol} protocol" + (f", {now.assignor}" if now.assignor else ""))
     lags = [each.lag for each in now.partitions.values()]
     unknown = lags.count(None)
-    behind = f"{sum(each or 0 for each in lags):,} behind in {len(lags) - unknown} partitions"
-    parts.append(behind + (f" and unknown in {unknown}" if unknown else ""))
+    known = [f"{sum(each or 0 for each in lags):,} behind in {count(len(lags) - unknown, 'partition')}"]
+    unknown_in = [f"lag unknown in {count(unknown, 'partition')}"]
+    parts.append(" and ".join([*(known if unknown < len(lags) else []), *(unknown_in if unknown or not lags else [])]))
+    if now.unseen:
+        parts.append(f"{count(len(now.unseen), 'topic')} cannot be described")
     looks = len(watched.views)
     parts.append(f"{looks} look{'' if looks == 1 else f's within {watched.apart_s:.0f} s'}")
     return f"group {now.group} ({', '.join(part for part in parts if part)})"
+
+
+def _facts(watched: Watched) -> dict[str, object]:
+    """The summary for programs."""
+    now = watched.now
+    lags = [each.lag for each in now.partitions.values()]
+    known = [each for each in lags if each is not None]
+    return {
+        "state": now.state,
+        "members": len(now.members),
+        "protocol": now.protocol,
+        "assignor": now.assignor,
+        "partitions": len(lags),
+        "lag": sum(known) if lags and len(known) == len(lags) else None,
+        "lag_known": sum(known) if known else None,
+        "lag_not_known_in": len(lags) - len(known),
+        "looks": len(watched.views),
+        "not_known": now.not_known,
+    }
 
 
 class _Tell:
@@ -174,9 +196,16 @@ class _Tell:
         self._said: set[tuple[str, ...]] = set()
 
     def of(
-        self, title: str, found: Sequence[Finding], where: dict[str, str], silent: Sequence[Rule[Any]] | None = None
+        self,
+        title: str,
+        found: Sequence[Finding],
+        where: dict[str, str],
+        silent: Sequence[Rule[Any]] | None = None,
+        *,
+        facts: Mapping[str, object] | None = None,
     ) -> None:
-        """One file, or the group. `silent`: of a file, the rules that need to know how long a handler takes."""
+        """One file, or the group. `silent`: of a file, the rules that need to know how long a handler takes. `facts`:
+        of the group, for programs."""
         output = self._output
         found = sorted(found, key=lambda each: -each.severity.rank)
         counts = Counter(each.severity for each in found)
@@ -184,7 +213,7 @@ class _Tell:
             output.json({"type": "finding", **where, **each.as_dict()})
         counted = {f"{each.value}s": counts[each] for each in Severity}
         judged = {} if silent is None else {"not_judged": [rule.name for rule in silent]}
-        output.json({"type": "diagnosis", **where, **counted, **judged})
+        output.json({"type": "diagnosis", **where, **counted, **judged, **(facts or {})})
         parts = [f"{counts[each]} {each.value}{'s' if counts[each] > 1 else ''}" for each in Severity if counts[each]]
         output.say(f"{title}: {', '.join(parts) or 'nothing found'}")
         folded: dict[tuple[str, ...], list[Finding]] = {}

@@ -114,7 +114,7 @@ def _tell(
             output.say()
             _members(view, lines, output, watching=watching)
     output.say(_summary(view, lines, watching=watching))
-    for note in [*view.notes, *(f"{topic}: {why}" for topic, why in view.unseen.items())]:
+    for note in view.not_known:
         output.say(f"note: {shown(note, 200)}")
 
 

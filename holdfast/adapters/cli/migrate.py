@@ -131,11 +131,22 @@ def _described(options: argparse.Namespace) -> Living | None:
 def _about(view: GroupView, living: Living, goal: Goal, output: Output) -> None:
     static = sum(each.instance_id is not None for each in living.members)
     facts = {"members": len(living.members), "static": static, "partitions": len(living.partitions)}
-    output.json({"type": "group", "group": view.group, "assignor": living.assignor, "goal": goal, **facts})
+    output.json(
+        {
+            "type": "group",
+            "group": view.group,
+            "assignor": living.assignor,
+            "goal": goal,
+            **facts,
+            "not_known": view.not_known,
+        }
+    )
     output.say(
         f"{view.group}: {len(living.members)} members, {static} of them static, {len(living.partitions)} partitions, "
         f"{living.assignor}"
     )
+    for note in view.not_known:
+        output.note(f"not known: {shown(note, 300)}")
 
 
 def _tell(migration: Migration, called: Mapping[str, str], output: Output) -> None:
@@ -176,6 +187,7 @@ def _as_json(step: Step, number: int, called: Mapping[str, str]) -> dict[str, ob
         "what": step.what,
         "why": step.why,
         "settings": {each.key: each.value for each in step.settings},
+        "reasons": {each.key: each.why for each in step.settings},
         "without": list(step.without),
         "restarts": [
             {

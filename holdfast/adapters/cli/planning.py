@@ -33,7 +33,7 @@ def live(view: GroupView, assignor: str | None) -> Planned:
         SourceUnavailable: it rebalances, and nobody can say who has what.
         SettingError: the assignor is not known.
     """
-    notes = [*view.notes, *(f"{topic}: {why}" for topic, why in view.unseen.items())]
+    notes = view.not_known
     if view.protocol == "classic" and view.rebalancing:
         raise SourceUnavailable(
             f"{view.group} rebalances now ({view.state}), and its coordinator does not tell who has what: try again "

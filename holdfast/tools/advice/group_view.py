@@ -151,6 +151,11 @@ class GroupView:
     notes: tuple[str, ...] = ()
 
     @property
+    def not_known(self) -> list[str]:
+        """What could not be found out: the notes, and the topics that cannot be told. A sentence each, for people."""
+        return [*self.notes, *(f"{topic}: {why}" for topic, why in self.unseen.items())]
+
+    @property
     def rebalancing(self) -> bool:
         """Whether it is under way: what members have may change at any moment."""
         return self.state not in ("stable", "empty")

@@ -152,7 +152,7 @@ class GroupView:
 
     @property
     def not_known(self) -> list[str]:
-        """What could not be found out: the notes, and the topics that cannot be told. A sentence each, for people."""
+        """The facts that could not be found out: the notes, and the topics that cannot be described. For people."""
         return [*self.notes, *(f"{topic}: {why}" for topic, why in self.unseen.items())]
 
     @property

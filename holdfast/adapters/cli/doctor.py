@@ -108,7 +108,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     if watched is not None:
         told = doctor.examine_group(watched)
         found += told
-        tell.of(_summary(watched), told, {"group": options.group}, facts=_facts(watched))
+        tell.of(_summary(watched), told, {"group": options.group}, unknown=_unknown(watched))
         for note in watched.now.not_known:
             output.note(f"not known: {shown(note, 300)}")
     return _CODES[doctor.worst(found)]
@@ -165,23 +165,12 @@ def _summary(watched: Watched) -> str:
     return f"group {now.group} ({', '.join(part for part in parts if part)})"
 
 
-def _facts(watched: Watched) -> dict[str, object]:
-    """The summary for programs."""
+def _unknown(watched: Watched) -> dict[str, object]:
+    """What is not known of the group, for programs: nothing where all is."""
     now = watched.now
-    lags = [each.lag for each in now.partitions.values()]
-    known = [each for each in lags if each is not None]
-    return {
-        "state": now.state,
-        "members": len(now.members),
-        "protocol": now.protocol,
-        "assignor": now.assignor,
-        "partitions": len(lags),
-        "lag": sum(known) if lags and len(known) == len(lags) else None,
-        "lag_known": sum(known) if known else None,
-        "lag_not_known_in": len(lags) - len(known),
-        "looks": len(watched.views),
-        "not_known": now.not_known,
-    }
+    lags = [each.lag for each in now.partitions.values()].count(None)
+    found = {"lag_not_known_in": lags} if lags else {}
+    return found | ({"not_known": now.not_known} if now.not_known else {})
 
 
 class _Tell:
@@ -202,9 +191,9 @@ class _Tell:
         where: dict[str, str],
         silent: Sequence[Rule[Any]] | None = None,
         *,
-        facts: Mapping[str, object] | None = None,
+        unknown: Mapping[str, object] | None = None,
     ) -> None:
-        """One file, or the group. `silent`: of a file, the rules that need to know how long a handler takes. `facts`:
+        """One file, or the group. `silent`: of a file, the rules that need to know how long a handler takes. `unknown`:
         of the group, for programs."""
         output = self._output
         found = sorted(found, key=lambda each: -each.severity.rank)
@@ -213,7 +202,7 @@ class _Tell:
             output.json({"type": "finding", **where, **each.as_dict()})
         counted = {f"{each.value}s": counts[each] for each in Severity}
         judged = {} if silent is None else {"not_judged": [rule.name for rule in silent]}
-        output.json({"type": "diagnosis", **where, **counted, **judged, **(facts or {})})
+        output.json({"type": "diagnosis", **where, **counted, **judged, **(unknown or {})})
         parts = [f"{counts[each]} {each.value}{'s' if counts[each] > 1 else ''}" for each in Severity if counts[each]]
         output.say(f"{title}: {', '.join(parts) or 'nothing found'}")
         folded: dict[tuple[str, ...], list[Finding]] = {}

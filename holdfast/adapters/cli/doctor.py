@@ -166,7 +166,7 @@ def _summary(watched: Watched) -> str:
 
 
 def _unknown(watched: Watched) -> dict[str, object]:
-    """What is not known of the group, for programs: nothing where all is."""
+    """The unknown figures of the group, for programs; empty where all are known."""
     now = watched.now
     lags = [each.lag for each in now.partitions.values()].count(None)
     found = {"lag_not_known_in": lags} if lags else {}

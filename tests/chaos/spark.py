@@ -79,9 +79,7 @@ class _Store:
         assert self._sentinels is not None
         dead = self._sentinels.leading()
         dead.kill()
-        self._sentinels.await_another(dead)
-        self._sentinels.restart(dead)
-        self._sentinels.await_settled()
+        self._sentinels.replace(dead)
 
 
 def play(home: Path, names: Sequence[str], kills: int, seed: int, failovers: int) -> list[Result]:

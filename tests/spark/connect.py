@@ -137,7 +137,9 @@ class Files:
         return sorted((row.order_id, row.amount) for row in found)
 
 
-def start(spark: SparkSession, files: Files, sink: IdempotentSink, checkpoint: str = "") -> StreamingQuery:
+def start(
+    spark: SparkSession, files: Files, sink: Callable[[DataFrame, int], None], checkpoint: str = ""
+) -> StreamingQuery:
     rows = spark.readStream.schema("order_id string, amount int").json(str(files.come))
     writer = rows.writeStream.foreachBatch(sink).trigger(availableNow=True)
     return started_well(writer.option("checkpointLocation", f"{files.checkpoint}{checkpoint}"))
@@ -267,10 +269,7 @@ def two_sinks_in_threads(spark: SparkSession, files: Files, claims: str) -> None
             raise failed[0]
 
     (files.come / "0.json").write_text("".join(f'{{"order_id": "{n}", "amount": {n}}}\n' for n in range(20)))
-    stream = spark.readStream.schema("order_id string, amount int").json(str(files.come)).writeStream
-    started_well(
-        stream.foreachBatch(both).trigger(availableNow=True).option("checkpointLocation", str(files.checkpoint))
-    ).awaitTermination()
+    start(spark, files, both).awaitTermination()
     for name in ("one", "two"):
         written = spark.read.parquet(str(files.out / name / "*"))
         assert written.count() == 20, written.count()

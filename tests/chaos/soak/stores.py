@@ -104,14 +104,7 @@ class FailingOver:
     def kill(self) -> Callable[[], None]:
         dead = self._store.leading()
         dead.kill()
-
-        def heal() -> None:
-            # It keeps nothing: before another is named, it would come back as a master that has forgotten all.
-            self._store.await_another(dead)
-            self._store.restart(dead)
-            self._store.await_settled()
-
-        return heal
+        return lambda: self._store.replace(dead)
 
     def pause(self) -> Callable[[], None]:
         silent = self._store.leading()

@@ -186,6 +186,13 @@ class Sentinels:
         server.restart()
         _lay_out(server)
 
+    def replace(self, dead: RedisServer) -> None:
+        """After `kill`: returns when another is the master, and has all others as replicas, the dead one too. That one
+        keeps nothing: before another is named, it would come back as a master that has forgotten all."""
+        self.await_another(dead)
+        self.restart(dead)
+        self.await_settled()
+
     def await_settled(self) -> None:
         """Returns when the master has both other servers as replicas again."""
         until(

@@ -78,7 +78,7 @@ class Climb:
         """How many records may be admitted now, where `total` were so far, whatever they are of."""
         taken, left = self._fill(now, total)
         self.held = self.held or (taken > 0 and left < 1)
-        if left < max(1.0, self.rate * _BURST_S) / 2:
+        if left < _burst(self.rate) / 2:
             self._held_at = now
         return max(0, int(self._tokens))
 
@@ -95,7 +95,7 @@ class Climb:
             raise AssertionError(self)
         left = max(0.0, self._floor_tokens - (came - self._came))
         earned = (now - self._filled_at) * policy.floor_per_s
-        self._floor_tokens = min(left + earned, max(1.0, policy.floor_per_s * _BURST_S))
+        self._floor_tokens = min(left + earned, _burst(policy.floor_per_s))
         self._came = came
         self._fill(now, total)
         return max(0, int(self._tokens), int(self._floor_tokens))
@@ -106,7 +106,7 @@ class Climb:
         taken = total - self._total
         # Taken first, earned afterwards: the bound of a burst would swallow what is earned while they are taken.
         left = max(-self.rate * _DEBT_S, self._tokens - taken)
-        self._tokens = min(left + (now - self._filled_at) * self.rate, max(1.0, self.rate * _BURST_S))
+        self._tokens = min(left + (now - self._filled_at) * self.rate, _burst(self.rate))
         self._filled_at, self._total = now, total
         return taken, left
 
@@ -175,6 +175,11 @@ class Climb:
     def lasted_s(self, now: float) -> float:
         """How long the climb has lasted, or lasts until now."""
         return (self._ended if self.over else now) - self._began
+
+
+def _burst(rate: float) -> float:
+    """The most records that an unused allowance keeps at that rate."""
+    return max(1.0, rate * _BURST_S)
 
 
 #: How far back the intake of late goes, and how finely it is looked at.

@@ -137,12 +137,13 @@ def draw(seed: int) -> World:
     world = _noted_resets(mishaps(_apart("mishaps", seed), world))
     world = retention(_apart("retention", seed), slips(_apart("slips", seed), world))
     world = expired(_apart("expired", seed), foreign(_apart("foreign", seed), world))
-    return seeks(_apart("seeks", seed), world)
+    return _noted_resets(seeks(_apart("seeks", seed), world))
 
 
 def _noted_resets(world: World) -> World:
     """Take out faults during which the store has no answer: an open member cannot note a reset then."""
-    if world.settings.store_down != "open" or all(each.kind != "reset" for each in world.faults):
+    resets = any(each.kind == "reset" for each in world.faults) or (world.loop is not None and world.loop.seeks > 0)
+    if world.settings.store_down != "open" or not resets:
         return world
     return replace(world, faults=tuple(each for each in world.faults if each.kind not in _STORE_AWAY))
 

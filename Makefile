@@ -124,7 +124,7 @@ compat-stores: ## the contracts of the store on other servers than the one on PA
 	    $$(case $$each in (*-6.2) echo "-k not(cluster)";; (*) echo "-k not(by_tls)";; esac) || failed=1; \
 	done; exit $$failed
 
-bench: setup-all ## processor time a record against bare loops in the same run, rates, and more: ONLY=records; against other libraries, which it installs: ONLY=peers; against another commit: COMPARE=HEAD~1; results in bench-out/
+bench: setup-all ## processor time a record against bare loops in the same run, rates, and more: ONLY=records; against other libraries, which it installs: ONLY=peers, and how long records wait beside a backlog: ONLY=fair; against another commit: COMPARE=HEAD~1; results in bench-out/
 	$(PYTHON) -m tests.benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(COMPARE),--compare $(COMPARE))
 
 clean: ## remove caches and results, keep the environments

@@ -27,9 +27,9 @@ def test_a_last_line_without_figures_is_named(output: str) -> None:
         speed_of(output)
 
 
-def test_peers_are_measured_only_where_they_are_asked_for() -> None:
+def test_peers_are_installed_only_where_they_are_asked_for() -> None:
     known = set(benchmarks())
-    assert known - set(standing()) == {"peers"}
+    assert known - set(standing()) == {"peers", "fair"}
 
 
 def test_a_peer_that_cannot_be_installed_is_a_row_that_says_why_and_the_rest_goes_on(

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from tests.benchmarks import consumers
 from tests.benchmarks.costs import cost, elsewhere
-from tests.benchmarks.peers.environments import ROOT, python_of
+from tests.benchmarks.peers.environments import ARROYO, QUIX_STREAMS, ROOT, python_of
 from tests.benchmarks.registry import Row, benchmark
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ _FASTSTREAM = "faststream[confluent]==0.7.8"
 _FASTSTREAM_MODULE = "faststream_confluent"
 _PEERS = {
     "quix-streams, update()": _Peer(
-        "quixstreams==3.28.1",
+        QUIX_STREAMS,
         "quix_streams",
         f"{_NO_DEDUP}; a crash repeats up to 5 s; handlers one after the other, in the polling thread",
     ),
     "arroyo, RunTask": _Peer(
-        "sentry-arroyo==2.48.0",
+        ARROYO,
         "sentry_arroyo",
         f"{_NO_DEDUP}; a crash repeats what its commits have not; handlers one after the other, in the polling thread",
     ),

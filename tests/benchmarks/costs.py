@@ -41,7 +41,12 @@ def cost(
 
 
 def elsewhere(command: Sequence[str], patience_s: float, env: Mapping[str, str] = MappingProxyType({})) -> Speed:
-    """Run a consumer that prints its figures (see `speed_of`), in a home of its own that is gone afterwards.
+    """`output_of` a consumer that prints its figures (see `speed_of`)."""
+    return speed_of(output_of(command, patience_s, env))
+
+
+def output_of(command: Sequence[str], patience_s: float, env: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Run a consumer that prints what it has measured, in a home of its own that is gone afterwards.
 
     Raises:
         RuntimeError: it did not come to the end.
@@ -59,4 +64,4 @@ def elsewhere(command: Sequence[str], patience_s: float, env: Mapping[str, str] 
         )
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr.strip()[-2_000:]}")
-    return speed_of(done.stdout)
+    return done.stdout

@@ -32,7 +32,7 @@ def app(plan: Plan, redis_url: str) -> Waits:
     holdfast = Holdfast(
         KafkaSource(client(plan), assignment="keep"), claims=claims, settings=Settings(workers=plan.workers)
     )
-    fresh = Fresh(plan, holdfast.stop)
+    fresh = Fresh(plan, lambda _: holdfast.stop())
     holdfast.handler(plan.topic, name="bench")(lambda record: fresh.handle(record.value))
     holdfast.run()
     return fresh.waits
@@ -51,7 +51,7 @@ def bare(plan: Plan, messages: int, more: dict[str, Any]) -> Waits:
 
 
 def _loop(consumer: Consumer | KafkaConsumer, plan: Plan, messages: int) -> Waits:
-    fresh = Fresh(plan, lambda: None)
+    fresh = Fresh(plan, lambda _: None)
     consumer.subscribe([plan.topic])
     while not fresh.finished:
         fresh.polls += 1

@@ -62,8 +62,8 @@ class Waits(NamedTuple):
 class Fresh:
     """Handles records, and sends fresh ones from the first record of the backlog on. Any thread may call `handle`."""
 
-    def __init__(self, plan: Plan, over: Callable[[], object], send: Send | None = None) -> None:
-        """Args: over: is called when all is measured; send: key and value, to the partition of fresh records."""
+    def __init__(self, plan: Plan, over: Callable[[Waits], object], send: Send | None = None) -> None:
+        """Args: over: is called with what was measured; send: key and value, to the partition of fresh records."""
         self._plan, self._over = plan, over
         self._send = send or to_kafka(plan)
         self._backlog = itertools.count(1)
@@ -125,7 +125,7 @@ class Fresh:
         self._result = Waits(
             [seconds for seconds, _ in waits], [polls for _, polls in waits], len(self._waits), self._handled
         )
-        self._over()
+        self._over(self._result)
 
 
 def to_kafka(plan: Plan) -> Send:

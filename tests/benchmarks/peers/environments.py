@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
+#: What is installed of those that are in more than one benchmark.
+ARROYO, QUIX_STREAMS = "sentry-arroyo==2.48.0", "quixstreams==3.28.1"
 _HOME = ROOT / ".venv-peers"
 _STAMP = "requirement"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.fair import beside
+from tests.benchmarks.fair import beside, fetched, joins, shares, topics
 from tests.benchmarks.registry import benchmark
 
 if TYPE_CHECKING:
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 @benchmark("fair", by_name_alone=True)
 def fair(lab: Lab) -> list[Row]:
     """Records of 100 bytes. A record whose handler has not started at the end has waited until then at least."""
-    return beside.rows(lab)
+    return [row for part in (beside, shares, topics, fetched, joins) for row in part.rows(lab)]

@@ -66,7 +66,7 @@ class Fresh:
         """Args: over: is called with what was measured; send: key and value, to the partition of fresh records."""
         self._plan, self._over = plan, over
         self._send = send or to_kafka(plan)
-        self._backlog = itertools.count(1)
+        self._numbers = itertools.count(1)
         self._begun = threading.Event()
         self._sent: list[tuple[float, int]] = []
         self._waits: dict[int, tuple[float, int]] = {}
@@ -87,10 +87,15 @@ class Fresh:
             self._waits.setdefault(int(number), (now - sent, self.polls - polls))
             if len(self._waits) == len(self._sent):
                 self._all_started.set()
+            time.sleep(self._plan.handler_s)
         else:
-            self._handled = next(self._backlog)
-            self._begun.set()
-        time.sleep(self._plan.handler_s)
+            self.backlog(self._plan.handler_s)
+
+    def backlog(self, handler_s: float) -> None:
+        """Handle a record of the backlog."""
+        self._handled = next(self._numbers)
+        self._begun.set()
+        time.sleep(handler_s)
 
     @property
     def finished(self) -> bool:

@@ -10,6 +10,7 @@ KILLS ?= 20
 FAILOVERS ?= 0
 CLIENTS ?=
 MINUTES ?= 10
+BACKLOG ?= 0
 BROKERS ?= one
 STORE ?= one
 # Tests start hundreds of Pythons: where none writes what it has compiled, each compiles holdfast anew, and each of
@@ -94,18 +95,18 @@ audit: ## the demo again, its members telling what they do, and what `holdfast a
 	case $$code in 0|1|4) ;; *) exit $$code ;; esac
 	@echo "The demo's own ledger counts more repetitions: a member cannot tell what it did right before it was killed."
 
-chaos: setup-all ## the stories again and again: COUNT=5 SEED=1 ONLY=kill ON=rocketmq, ON=spark KILLS=20 FAILOVERS=5, or ON=audit; results in chaos-out/
+chaos: setup-all ## the stories again and again: COUNT=5 SEED=1 ONLY=kill ON=rocketmq BACKLOG=20000 (in one partition, when a story begins), ON=spark KILLS=20 FAILOVERS=5, or ON=audit; results in chaos-out/
 ifeq ($(ON),spark)
 	$(PYTHON) -m tests.chaos.spark --kills $(KILLS) --failovers $(FAILOVERS) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
 else ifeq ($(ON),audit)
 	$(PYTHON) -m tests.chaos.audit --kills $(KILLS) --seed $(SEED)
 else
-	$(PYTHON) -m tests.chaos --count $(COUNT) --seed $(SEED) $(if $(ONLY),--only $(ONLY)) $(if $(ON),--protocols $(ON))
+	$(PYTHON) -m tests.chaos --count $(COUNT) --seed $(SEED) --backlog $(BACKLOG) $(if $(ONLY),--only $(ONLY)) $(if $(ON),--protocols $(ON))
 endif
 
 # ONLY="kill -9": the name of a fault has spaces.
-soak: setup ## faults by a seed over processes on real servers, judged by ledger and audit: MINUTES=10 SEED=1 ON="eager rocketmq" BROKERS="one several" STORE="one sentinel cluster" ONLY="kill -9"; results in chaos-out/
-	$(PYTHON) -m tests.chaos.soak --minutes $(MINUTES) --seed $(SEED) --brokers $(BROKERS) --store $(STORE) $(if $(ONLY),--only "$(ONLY)") $(if $(ON),--on $(ON))
+soak: setup ## faults by a seed over processes on real servers, judged by ledger and audit: MINUTES=10 SEED=1 ON="eager rocketmq" BROKERS="one several" STORE="one sentinel cluster" ONLY="kill -9" BACKLOG=20000 (in one partition, before each fault); results in chaos-out/
+	$(PYTHON) -m tests.chaos.soak --minutes $(MINUTES) --seed $(SEED) --backlog $(BACKLOG) --brokers $(BROKERS) --store $(STORE) $(if $(ONLY),--only "$(ONLY)") $(if $(ON),--on $(ON))
 
 compat: ## members come and go with several versions of confluent-kafka (CLIENTS="2.13.2 2.16.1", or CLIENTS="--refused 2.12.2"); the Spark sink on the oldest and the newest pyspark; 1 GB
 	@tools/setup.sh compat

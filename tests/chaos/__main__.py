@@ -202,10 +202,12 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=5, help="how often each is told")
     parser.add_argument("--seed", type=int, default=1, help="of the first telling; the next ones count on")
     parser.add_argument("--only", nargs="*", default=[], help="stories (all by default); the start of a name is enough")
+    parser.add_argument("--backlog", type=int, default=0, help="orders that one partition has when a story begins")
     parser.add_argument("--kinds", nargs="*", default=["holdfast"], choices=KINDS)
     parser.add_argument("--protocols", nargs="*", default=list(EVERYWHERE), choices=EVERYWHERE)
     asked = parser.parse_args()
-    chosen = [each for name, each in STORIES.items() if not asked.only or name.startswith(tuple(asked.only))]
+    stories = [each for name, each in STORIES.items() if not asked.only or name.startswith(tuple(asked.only))]
+    chosen = [replace(each, backlog=asked.backlog) for each in stories]
     if not chosen:
         parser.error(f"no such story; there are: {', '.join(STORIES)}")
     _OUT.mkdir(exist_ok=True)

@@ -53,14 +53,15 @@ def drawn(faults: Sequence[Fault], seed: int) -> Iterator[Fault]:
         yield from bag
 
 
-def play(leg: Leg, stage: Stage, faults: Sequence[Fault]) -> None:
-    """Until its time is up."""
+def play(leg: Leg, stage: Stage, faults: Sequence[Fault], backlog: int) -> None:
+    """Until its time is up. Args: backlog: orders that one partition gets before each fault."""
     ends = time.monotonic() + leg.minutes * 60
     for each in drawn(faults, leg.seed):
         if time.monotonic() > ends:
             return
         now = Played(fault=each.name, began_ns=time.monotonic_ns())
         leg.played.append(now)
+        stage.field.send_backlog(backlog)
         each.play(stage)
         now.healed_ns = now.recovered_ns = time.monotonic_ns()
         stage.recover()
@@ -69,7 +70,13 @@ def play(leg: Leg, stage: Stage, faults: Sequence[Fault]) -> None:
 
 
 def soak(
-    leg: Leg, server: KafkaServer | RocketMQServer, faults: Sequence[Fault], audited: Audited, *, keep: bool
+    leg: Leg,
+    server: KafkaServer | RocketMQServer,
+    faults: Sequence[Fault],
+    audited: Audited,
+    *,
+    backlog: int,
+    keep: bool,
 ) -> None:
     """One leg: played, and judged by the ledger. Its files are kept where it broke a promise."""
     home = Path(tempfile.mkdtemp(prefix="holdfast-soak-"))
@@ -80,7 +87,7 @@ def soak(
             Stage(server, store, home, leg.protocol, leg.seed, audited.events) as stage,
         ):
             leg.group = stage.field.group
-            play(leg, stage, faults)
+            play(leg, stage, faults, backlog)
             leg.looks = stage.end()
             outcome = stage.field.finish()
     except (AssertionError, ServerFailed) as error:  # it did not recover, or a server did not come back
@@ -149,6 +156,7 @@ def main() -> int:
         help="several: three of Kafka, two of RocketMQ",
     )
     parser.add_argument("--store", nargs="*", default=["one"], choices=STORES, help="kinds of it")
+    parser.add_argument("--backlog", type=int, default=0, help="orders that one partition gets before each fault")
     parser.add_argument("--keep", action="store_true", help="ledger, logs and events, also where all held")
     asked = parser.parse_args()
     chosen = [each for name, each in FAULTS.items() if not asked.only or name.startswith(tuple(asked.only))]
@@ -161,7 +169,8 @@ def main() -> int:
         for leg in legs:
             faults = [each for each in chosen if each.fits(leg.protocol, leg.brokers, leg.store)]
             if faults:
-                soak(leg, servers.get(leg.protocol, leg.brokers), faults, audited, keep=asked.keep)
+                server = servers.get(leg.protocol, leg.brokers)
+                soak(leg, server, faults, audited, backlog=asked.backlog, keep=asked.keep)
         legs = [each for each in legs if each.played]
         _audit(legs, audited)
     written = report.text(legs)

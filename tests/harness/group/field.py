@@ -145,6 +145,13 @@ class Field:
         """The same with orders whose handlers compute in Python for so long."""
         return self._send_each(None, spin_ms=spin_ms)
 
+    def send_backlog(self, count: int) -> None:
+        """Send so many orders, each with a lane of its own, to the first partition of the first topic."""
+        for _ in range(count):
+            order = self.traffic.next()
+            self.traffic.send(self.topic, replace(order, lane=order.order_id), self._partitions[self.topic][0])
+        self.traffic.flush()
+
     def _send_each(self, partitions: Iterable[int] | None, *, own_lane: bool = False, **changes: Any) -> list[str]:
         orders = []
         for each in self._partitions[self.topic] if partitions is None else partitions:

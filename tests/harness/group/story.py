@@ -38,6 +38,8 @@ class Story:
     #: Protocols under which only loss counts (there is no store).
     may_repeat: frozenset[Protocol] = frozenset()
     check: Callable[[Outcome], list[str]] = _nothing
+    #: Orders that one partition has before it begins.
+    backlog: int = 0
 
     def tell(
         self,
@@ -60,6 +62,7 @@ class Story:
             config=self.config,
         ) as field:
             try:
+                field.send_backlog(self.backlog)
                 self.play(field)
                 return field.finish()
             except FieldError as error:

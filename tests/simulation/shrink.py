@@ -97,6 +97,7 @@ def _changes(world: World) -> Iterator[Callable[[World], World | None]]:
     yield lambda now: replace(now, clocks=())
     yield lambda now: replace(now, around=False)
     yield lambda now: replace(now, slips=None)
+    yield lambda now: replace(now, fetches=None)
     yield lambda now: replace(now, broker="kafka", by_message=False)
     yield lambda now: replace(now, message_lease_s=2.0)
     for each in fields(Loop):

@@ -15,6 +15,7 @@ from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
 from holdfast.plugin.settings import Ordering, Settings
 from tests.simulation.drawing.elsewhere import moved
+from tests.simulation.drawing.hot import hot
 from tests.simulation.drawing.mishaps import expired, foreign, mishaps, retention, seeks, slips
 from tests.simulation.drawing.options import (
     HANGS_S,
@@ -137,7 +138,8 @@ def draw(seed: int) -> World:
     world = _noted_resets(mishaps(_apart("mishaps", seed), world))
     world = retention(_apart("retention", seed), slips(_apart("slips", seed), world))
     world = expired(_apart("expired", seed), foreign(_apart("foreign", seed), world))
-    return _noted_resets(seeks(_apart("seeks", seed), world))
+    world = _noted_resets(seeks(_apart("seeks", seed), world))
+    return hot(_apart("hot", seed), world)
 
 
 def _noted_resets(world: World) -> World:

@@ -110,6 +110,20 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fetches:
+    """How Kafka's client fetches ahead (`brokers/kafka_prefetch.py`)."""
+
+    #: The most records of one partition in a response (`max.partition.fetch.bytes`).
+    records: int = 50
+    #: Nothing is fetched while so many messages are queued (`queued.min.messages`).
+    queued: int = 200
+    #: A partition that is not fetched for that reason is looked at again after so long (`fetch.queue.backoff.ms`).
+    backoff_s: float = 1.0
+    #: The time of a fetch and its response.
+    way_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """One record, and its handler's plan for it."""
 
@@ -214,6 +228,8 @@ class World:
     static: bool = False
     #: How clients skip records; None = not at all.
     slips: SlipKind | None = None
+    #: "kafka": how clients fetch ahead; None = they fetch what a poll asks for, one partition after the other.
+    fetches: Fetches | None = None
     session_timeout_s: float = 1.0
     max_poll_interval_s: float = 300.0
     #: How long a member waits for the broker's answer.

@@ -10,13 +10,14 @@ from holdfast.records import Partition
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.brokers.logs import position_name
+from tests.simulation.brokers.kafka_prefetch import Prefetch
 from tests.simulation.brokers.kafka_slips import SlipsByChance
 from tests.simulation.playing.book import GROUP, RecordPlace
 from tests.simulation.playing.foreign import Foreign
 from tests.simulation.playing.partition_ground import PartitionGround
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import Batch
@@ -97,6 +98,7 @@ class _KafkaClient(MemoryPartitionedSource):
     """A member's client, which cannot read the records that the world plans as unreadable."""
 
     slips: SlipsByChance | None = None
+    _prefetch: Prefetch | None = None
 
     def __init__(self, stage: Stage, process: Process, static_id: str | None) -> None:
         session_s = stage.world.session_timeout_s
@@ -114,6 +116,8 @@ class _KafkaClient(MemoryPartitionedSource):
         self.begins = stage.world.begins
         if stage.world.slips is not None:
             self.slips = SlipsByChance(stage.world.slips, random.Random(f"{stage.world.seed} {process.name}"))
+        if stage.world.fetches is not None:
+            self._prefetch = Prefetch(self.broker, stage.world.fetches, self.line, self.stir)
         self._some = any(each.unreadable for each in stage.world.records)
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
@@ -132,3 +136,29 @@ class _KafkaClient(MemoryPartitionedSource):
         """Implements `PartitionedSource.seek`."""
         if self.slips is None or partition not in self.readers or not self.slips.loses_seek():
             super().seek(partition, offset)
+            self._moved([partition])
+
+    def pause(self, partitions: Collection[Partition]) -> None:
+        """Implements `PartitionedSource.pause`."""
+        super().pause(partitions)
+        self._moved(partitions)
+
+    def resume(self, partitions: Collection[Partition]) -> None:
+        """Implements `PartitionedSource.resume`."""
+        super().resume(partitions)
+        self._moved(partitions)
+
+    def _moved(self, partitions: Collection[Partition]) -> None:
+        if self._prefetch is not None:
+            with self.broker.changed:
+                for partition in partitions:
+                    self._prefetch.moved(partition)
+
+    def _read(self, at_most: int) -> Batch:
+        if self._prefetch is None:
+            return super()._read(at_most)
+        now = self.broker.settle()
+        with self.broker.changed:
+            readers, owners = self.readers, self._owners
+            batch, self._trouble = self._prefetch.take(now, readers, owners, at_most, self.slips)
+        return batch

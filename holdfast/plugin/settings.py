@@ -41,11 +41,12 @@ class Settings:
     ordering: Ordering = "key"
     #: Records of one poll, at most.
     poll_batch: int = 500
-    #: Records that may be in the process at once (queued, running, not yet marked); beyond it the intake pauses. Each
-    #: partition may have 64 in any case, so that one whose records all wait does not stop the others. Records that a
-    #: loop of one's own has received and commits together do not count: it may gather more.
+    #: Records that may be admitted at once (queued, running, not yet marked). Partitions share it evenly,
+    #: and each may have 64 in any case. What was polled beyond that waits for its partition's turn. Records that a loop
+    #: of one's own has received and commits together do not count: it may gather more.
     max_in_flight: int = 4_000
-    #: The same limit in bytes of keys, values and headers; one poll may exceed it.
+    #: The same limit in bytes of keys, values and headers; one poll may exceed it. Half as much may wait besides (a
+    #: waiting record counts 512 bytes more): a partition of which more than its part waits is paused.
     max_in_flight_bytes: int = 64 * 1024 * 1024
     #: How many offsets a partition may be read beyond its lowest record that is not done. This process and the store
     #: must remember which records there are done: some megabytes for ten million. Beyond it the partition delivers

@@ -30,7 +30,7 @@ ABOUT = {
     "dedup/redis_scripts": "a real Redis: `contracts/redis/test_faults.py`, `contracts/redis/test_failover.py`",
     "plugin/engine": "`unit/engine/test_apps.py`, `unit/engine/test_sessions.py`",
     "plugin/engine/flow": (
-        "`unit/engine/test_backpressure.py`, `unit/engine/test_ramp.py`, `properties/test_new_partitions.py`"
+        "`unit/engine/test_backpressure.py`, `unit/engine/test_ramp.py`, `properties/test_waiting.py`"
     ),
     "plugin/engine/leased": "leased messages: `unit/engine/test_leased.py`, `unit/engine/test_queue_leases.py`",
     "plugin/engine/partition": (

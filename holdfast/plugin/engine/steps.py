@@ -83,6 +83,7 @@ class Steps:
 
     def ask(self, at_most: int, wait_s: float) -> Batch:
         """One look at the source; trouble that passes is told, and brings nothing."""
+        self._parts.intake.asked = at_most
         try:
             return self._family.poll(at_most, wait_s)
         except SourceError as error:

@@ -374,6 +374,10 @@ class Driven:
             self._client_at = self._clock.now() + _AHEAD_S
             self._steps.take_in(batch)
             self._unread = False
+            while parts.intake.is_behind() and self._clock.now() < self._client_at:
+                # Partitions may stand at the client behind the backlog of another, which waits here instead.
+                self._steps.take_in(self._asked(parts.settings.poll_batch, 0.0))
+                self._unread = False
             self.work()
             self.family.tend()
             if self.moves.pending:
@@ -409,7 +413,7 @@ class Driven:
         of room, and may go on because the loop has just taken its record."""
         parts = self.parts
         busy = self._told or parts.settling.waiting or parts.owed or parts.sessions.stalled or parts.claiming.wanted
-        busy = busy or parts.intake.new_partitions.records > 0 or parts.intake.tight
+        busy = busy or parts.intake.waiting.records > 0 or parts.intake.tight
         awaited = self._others_end and self.user.handed_out
         return parts.timers.next_s(deadline.left_s(MARK_S if busy or awaited else _IDLE_S))
 

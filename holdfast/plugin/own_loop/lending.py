@@ -70,6 +70,7 @@ class Lending:
             lent_records = min(lent_records, self._raised * settings.max_in_flight)
             lent_bytes = min(lent_bytes, self._raised * settings.max_in_flight_bytes)
         intake.lent_records, intake.lent_bytes = lent_records + asked_records, lent_bytes + asked_bytes
+        intake.lent_soon = asked_records
         bounds = max(in_hand.records / settings.max_in_flight, in_hand.bytes / settings.max_in_flight_bytes)
         if bounds <= 1.0:
             self._told_at = 1.0

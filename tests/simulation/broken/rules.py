@@ -234,8 +234,8 @@ RULES = (
     Broken(
         name="the-ramp-holds-nothing",
         file="plugin/engine/flow/intake.py",
-        rule="            at_most = 0 if stopped else at_most\n",
-        instead="            at_most = 0 if stopped else new_partitions.records\n",
+        rule="            new_at_most = 0 if stopped else new_at_most\n",
+        instead="            new_at_most = 0 if stopped else waiting.records\n",
         breaks="P8: a backlog that is taken over comes at once",
     ),
     Broken(
@@ -576,8 +576,8 @@ RULES = (
     Broken(
         name="what-waits-goes-on-however-far",
         file="plugin/engine/flow/intake.py",
-        rule="new_partitions.take(at_most, self.held)",
-        instead="new_partitions.take(at_most)",
+        rule="waiting.take(self._shares(), new_at_most, self.held)",
+        instead="waiting.take(self._shares(), new_at_most)",
         breaks="the same, of what waited while the ramp limited the intake",
     ),
     # ---- holes in the log

@@ -102,7 +102,7 @@ def test_a_hand_over_finds_nothing_running(monkeypatch: pytest.MonkeyPatch) -> N
         bench.wait_committed(50, 0)
         bench.wait_committed(50, 1)
         [report] = [each for each in first.told(RebalanceReport) if each.given]
-        assert (report.drained, report.abandoned) == (0, 0)
+        assert report.abandoned == 0  # drained are those that have ended, and are not marked yet
         assert report.handed_back > 0
         assert {seen.member for seen in bench.work.ended} == {"a", "b"}
     assert set(bench.work.times().values()) == {1}

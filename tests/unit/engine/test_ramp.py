@@ -113,7 +113,14 @@ class QuickLeased(MemoryLeasedSource):
 class Rig:
     """A member whose turns and time are the test's. It owns P0 of two; P1 is nobody's until it is given."""
 
-    def __init__(self, ramp: Ramp | None, *, queue: MemoryQueue | None = None, new_group: bool = False) -> None:
+    def __init__(
+        self,
+        ramp: Ramp | None,
+        *,
+        queue: MemoryQueue | None = None,
+        new_group: bool = False,
+        max_in_flight_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
         self.letters = Letters(threading.Condition())
         self.clock = HandClock()
         self.broker = MemoryBroker(orders=2)
@@ -131,7 +138,7 @@ class Rig:
         self.engine = Turned(
             store=MemoryClaims(),
             routes=routes,
-            settings=Settings(workers=4, ramp=ramp),
+            settings=Settings(workers=4, ramp=ramp, max_in_flight_bytes=max_in_flight_bytes),
             letters=self.letters,
             observers=[self],
             group="g",
@@ -257,22 +264,22 @@ class TestATakeoverWithABacklog:
         assert rig.longest_pause(1, taken) < 0.1
 
     def test_what_waits_is_bounded(self) -> None:
-        rig = Rig(Ramp())
+        rig = Rig(Ramp(), max_in_flight_bytes=2 * 2_000 * 600)  # half of it, and some 600 for each record
         rig.takes_over(30_000)
         most = 0
         for _ in range(40):
             rig.go_on(0.05, 200, 200)
-            most = max(most, rig.engine.parts.intake.new_partitions.records)
+            most = max(most, rig.engine.parts.intake.waiting.records)
         assert 0 < most <= 2_000 + 500
 
     def test_what_waits_when_its_partition_goes_is_the_next_owners(self) -> None:
         rig = Rig(Ramp())
         rig.takes_over()
         rig.go_on(0.5, 200, 200)
-        assert rig.engine.parts.intake.new_partitions.records
+        assert rig.engine.parts.intake.waiting.records
         rig.give(P0)
         rig.go_on(1, 200, 200)
-        assert not rig.engine.parts.intake.new_partitions.records
+        assert not rig.engine.parts.intake.waiting.records
         rig.give(P0, P1)
         rig.go_on(20, 200, 200)
         assert [offset for of, offset in rig.offsets if of == 1] == list(range(rig.broker.logs[P1].end))
@@ -282,7 +289,7 @@ class TestATakeoverWithABacklog:
         rig.takes_over()
         rig.go_on(0.5, 200, 200)
         owner = rig.engine.family.owners[P1]  # type: ignore[attr-defined]
-        assert rig.engine.parts.intake.new_partitions.records
+        assert rig.engine.parts.intake.waiting.records
         owner.seek_needed = True
         rig.go_on(20, 200, 200)
         assert [offset for of, offset in rig.offsets if of == 1] == list(range(rig.broker.logs[P1].end))
@@ -293,7 +300,7 @@ class TestATakeoverWithABacklog:
         rig.source.bad = {(P1, 1_500), (P1, 1_501)}
         rig.takes_over()
         rig.go_on(0.5, 200, 200)
-        assert rig.engine.parts.intake.new_partitions.records
+        assert rig.engine.parts.intake.waiting.records
         if goes:
             rig.give(P0)
             rig.go_on(1, 200, 200)
@@ -311,7 +318,7 @@ class TestATakeoverWithABacklog:
         rig.go_on(0.5, 200)
         owner = rig.engine.family.owners[P1]  # type: ignore[attr-defined]
         ended = [offset for of, offset in rig.offsets if of == 1]
-        assert rig.engine.parts.intake.new_partitions.records
+        assert rig.engine.parts.intake.waiting.records
         assert owner.ledger.watermark <= len(ended)
         rig.go_on(16, 40)
         assert owner.ledger.watermark == rig.broker.logs[P1].end

@@ -13,6 +13,7 @@ from holdfast.dedup.claims import Acquired
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SourceUnavailable
 from holdfast.plugin.engine.flow.intake import Intake
+from holdfast.plugin.engine.flow.waiting import Waiting
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.partition.starving import Starving
@@ -89,6 +90,7 @@ class Sessions:
 @dataclass
 class Limits:
     shut: set[Partition] = field(default_factory=set)
+    waiting: Waiting = field(default_factory=Waiting)
 
     def lets_in(self, partition: Partition) -> bool:
         return partition not in self.shut
@@ -213,7 +215,7 @@ def test_what_the_ramp_holds_back_would_go_on_and_what_is_paused_would_not() -> 
     assert intake.lets_in(P0)
     intake.assigned([P0], [])
     assert not intake.lets_in(P0)
-    intake.new_partitions.add([owned(P0)])
+    intake.waiting.add_new([owned(P0)])
     assert intake.lets_in(P0)
     intake.held = {P0}
     assert not intake.lets_in(P0)

@@ -1,8 +1,11 @@
-"""Intake: limits the records and bytes in the process and their rate, and decides which partitions to pause.
+"""Intake: bounds the records and bytes in the process, shares them among partitions, and decides when to poll.
 
 - Handlers keep up if they end half of what is admitted, whatever is in the process: one stuck partition says nothing
   of the others.
-- Pausing throws prefetched records away; a jam shorter than 0.2 s only stops polling (`Intake`).
+- A client with one queue for all its partitions (librdkafka) brings nothing of one while another's backlog stands
+  before it. So it is polled on while a partition has nothing here, beyond what there is room for.
+- Pausing throws prefetched records away: a partition is paused only when much of it waits here, and goes on when
+  three quarters of that are done.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.engine.flow.new_partitions import NewPartitions
 from holdfast.plugin.engine.flow.ramp_rate import Climb, Pace
+from holdfast.plugin.engine.flow.waiting import Waiting
 from holdfast.plugin.ports import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.entry import Entry
@@ -28,8 +31,15 @@ _log = logging.getLogger("holdfast")
 
 #: A partition may always have that many in the process, so that one whose records all wait does not stop the others.
 _GUARANTEED = 64
-#: Not polling costs nothing, pausing throws the client's prefetched records away: so a short jam only waits.
+#: How long there was no room before the process counts as full.
 _GRACE_S = 0.2
+#: How often the client is polled for membership alone, where nothing more is to come.
+_MEMBER_S = 0.05
+#: How often it is polled for partitions that have nothing here, when all that it had has come; and when much of others
+#: has come instead: what its queue may hold at most, by `queued.min.messages` and a fetch.
+_LOOK_S, _TURN_S, _TURN = 0.02, 0.1, 20_000
+#: The part of its share that has to be done before a paused partition goes on.
+_GO_ON = 4
 
 
 class Intake:
@@ -37,40 +47,66 @@ class Intake:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
+        #: What is admitted.
         self.records = 0
         self.bytes = 0
+        #: Partitions of which something is.
+        self._busy = 0
         #: Of these, what a user's loop has, or is about to get, which alone can end it and asks for more: the bounds
-        #: leave it out.
+        #: leave it out. And what it is about to get.
         self.lent_records = self.lent_bytes = 0
-        #: Records that have come into the process since its start.
+        self.lent_soon = 0
+        #: Records that have been admitted since the start.
         self.admitted = 0
         self.climb, self.pace = Climb(settings.ramp), Pace()
-        #: What was polled of partitions that came waits here while the ramp holds: half of what may be in the process.
-        self.new_partitions = NewPartitions(settings.max_in_flight // 2, settings.max_in_flight_bytes // 2)
+        #: What was polled, and there is no room for yet.
+        self.waiting = Waiting()
         self._told = False
-        #: Whether the source delivers nothing while it is polled: only then membership can be kept in a jam.
+        #: Whether the source delivers nothing of a partition while it is polled; else there are no shares.
         self.can_pause = True
         #: What the application wants nothing of for now.
         self.held: Collection[Partition] = ()
-        self._jammed_since: float | None = None
+        #: Since when there has been no room.
+        self._full_since: float | None = None
         self._paused: set[Partition] = set()
+        #: How many partitions may deliver and have nothing here, as of the last look at all.
+        self._without = 0
+        #: What the last poll was for; what has come since the client's queue has turned over, and when that was.
+        self.asked = self._come = 0
+        self._turned_at = self._look_at = 0.0
 
+    # ---- counting
     def entered(self, entry: Entry) -> None:
         """Count an entry whose records are in the process."""
+        owner = entry.owner
+        if not owner.in_process:
+            self._busy += 1
+        owner.in_process += entry.count
+        owner.in_process_bytes += entry.size
         self.records += entry.count
         self.admitted += entry.count
         self.bytes += entry.size
 
     def left(self, entry: Entry) -> None:
         """Count out an entry whose records are settled or handed back."""
+        owner = entry.owner
+        owner.in_process -= entry.count
+        owner.in_process_bytes -= entry.size
+        if not owner.in_process:
+            self._busy -= 1
         self.records -= entry.count
         self.bytes -= entry.size
 
     def recount(self, entries: Collection[Entry]) -> None:
         """Count anew, of all entries in the process: a call that was torn may have counted wrong."""
-        self.records = sum(entry.count for entry in entries)
-        self.bytes = sum(entry.size for entry in entries)
-        self.new_partitions.clear()
+        self.records = self.bytes = self._busy = 0
+        for entry in entries:
+            entry.owner.in_process = entry.owner.in_process_bytes = 0
+        admitted = self.admitted
+        for entry in entries:
+            self.entered(entry)
+        self.admitted = admitted
+        self.waiting.clear()
 
     # ---- after an assignment
     def ramp_up(self) -> None:
@@ -83,7 +119,7 @@ class Intake:
     def took_over(self, owners: Iterable[Ownership]) -> None:
         """Apply the ramp to partitions that may begin now, and that somebody had before."""
         if not self.climb.over:
-            self.new_partitions.add(owners)
+            self.waiting.add_new(owners)
 
     def look_at_ramp(
         self, *, lag: float | None, produced_per_s: float | None, produced_new_per_s: float | None = None
@@ -104,7 +140,7 @@ class Intake:
             _log.info(
                 "the ramp limits the intake after a takeover of %d partitions with a lag of %.0f: %.0f records/s in "
                 "all until that is worked off, for %.0f s at most, then faster; Settings(ramp=None) takes all at once",
-                len(self.new_partitions),
+                len(self.waiting.new),
                 lag,
                 self.climb.rate,
                 left_s,
@@ -114,81 +150,157 @@ class Intake:
     @property
     def idle(self) -> bool:
         """Nothing is in the process, and nothing waits to go on."""
-        return self.records == 0 and self.new_partitions.records == 0
+        return self.records == 0 and self.waiting.records == 0
 
     def room(self, *, stopped: bool) -> int:
         """Records to poll for now; 0 = do not poll yet. `stopped`: nothing may start (the store is down)."""
-        now, room = self._clock.now(), self._room(stopped=stopped)
+        now, settings, waiting = self._clock.now(), self._settings, self.waiting
         self.pace.look(now, self.admitted)
-        # A source without partitions: what it delivers has a lease that runs, so the ramp takes less of it.
-        return room if self.climb.over or self.can_pause else min(room, self.climb.room(now, self.admitted))
+        if self._come >= _TURN or not self._come:
+            self._turned_at, self._come = now, 0
+        records, size = self._bounded
+        room = settings.max_in_flight - records - waiting.records
+        if room > 0 and size + waiting.bytes < settings.max_in_flight_bytes and not stopped:
+            self._full_since = None
+            room = self._fitting(room)
+            # A source without partitions: what it delivers has a lease that runs, so the ramp takes less of it.
+            return room if self.climb.over or self.can_pause else min(room, self.climb.room(now, self.admitted))
+        self._full_since = now if self._full_since is None else self._full_since
+        # A source that cannot be paused is not asked: what it keeps to itself is not late yet.
+        if not self.can_pause or now < self._look_at:
+            return 0
+        if stopped or not self._without:
+            self._look_at = now + _MEMBER_S
+            return 1
+        self._look_at = now if self.is_behind() else now + _LOOK_S
+        return self._fitting(settings.poll_batch)
+
+    def is_behind(self) -> bool:
+        """Whether partitions that have nothing here may have waited at the client behind others for too long."""
+        return (
+            0 < self._come < _TURN
+            and self._without > 0
+            and self.can_pause
+            and self._clock.now() - self._turned_at >= _TURN_S
+        )
 
     def sift(self, batch: Batch, *, stopped: bool) -> Batch:
-        """Of what was polled, and of what waits, what goes on now (see `NewPartitions`)."""
-        new_partitions = self.new_partitions
-        if not new_partitions:
+        """Of what was polled, and of what waits, what goes on now (see `Waiting`)."""
+        came, waiting = len(batch.records), self.waiting
+        self._come = self._come + came if came >= self.asked else 0
+        self.asked = 0
+        if not self.can_pause:
             return batch
-        stay = new_partitions.queue(batch)
-        at_most: int | None = None
+        fits = (self.records + came) * 2 <= self._settings.max_in_flight
+        fits = fits and self.bytes * 2 <= self._settings.max_in_flight_bytes
+        if fits and not waiting:
+            return batch
+        rest = waiting.queue(batch, all_wait=not fits)
+        new_at_most: int | None = None
         if not self.climb.over:
-            total = self.admitted + len(stay.records)
-            at_most = self.climb.room_for_new(self._clock.now(), total, new_partitions.gone_on)
-            at_most = 0 if stopped else at_most
-        came = new_partitions.take(at_most, self.held)
-        self.climb.held = self.climb.held or (at_most is not None and new_partitions.records > 0)
-        return Batch([*stay.records, *came.records], [*stay.ends, *came.ends])
+            total = self.admitted + len(rest.records)
+            new_at_most = self.climb.room_for_new(self._clock.now(), total, waiting.new_gone_on)
+            new_at_most = 0 if stopped else new_at_most
+        going = waiting.take(self._shares(), new_at_most, self.held)
+        self.climb.held = self.climb.held or (new_at_most is not None and any(map(waiting.__contains__, waiting.new)))
+        return Batch([*rest.records, *going.records], [*rest.ends, *going.ends])
 
     @property
     def _bounded(self) -> tuple[int, int]:
         """The records and bytes that the bounds are about."""
         return self.records - self.lent_records, self.bytes - self.lent_bytes
 
-    def _room(self, *, stopped: bool) -> int:
-        settings = self._settings
-        records, size = self._bounded
-        full = records >= settings.max_in_flight or size >= settings.max_in_flight_bytes
-        if not full and not stopped and (self._jammed_since is None or not self.tight or self.roomy):
-            self._jammed_since = None
-            # What waits for its turn is bounded, but is not to keep those out that wait for nothing.
-            room = settings.max_in_flight - records
-            return self._fitting(max(min(_GUARANTEED, room), room - self.new_partitions.records))
-        if self._jammed_since is None:
-            self._jammed_since = self._clock.now()
-        # Jammed for longer: membership needs polls, and partitions that wait for nothing may go on. A source that
-        # cannot be paused is not asked: what it keeps to itself is not late yet.
-        return self._guaranteed() if self.tight and self.can_pause else 0
+    def _shares(self) -> Callable[[Ownership, int], int]:
+        """Return a function that says how many waiting records of an ownership are admitted now: as many as its share
+        has room for. Not a few at a time, where many wait: each step of the engine has its costs."""
+        settings, (records, size) = self._settings, self._bounded
+        share, share_bytes = self._share
+        left, full, average = settings.max_in_flight - records, size >= settings.max_in_flight_bytes, self._average
 
-    def _guaranteed(self) -> int:
-        """The records that each partition may have in a jam. A jam of bytes leaves each one record, however large."""
-        return 1 if self._bounded[1] >= self._settings.max_in_flight_bytes else _GUARANTEED
+        def room(owner: Ownership, waiting: int) -> int:
+            nonlocal left
+            here, here_bytes = self._here(owner)
+            of_bytes = share_bytes - here_bytes
+            fitting = 1 - here if full or of_bytes <= 0 else of_bytes // average + 1
+            free = min(max(min(share - here, left), _GUARANTEED - here), fitting)
+            if free < min(waiting, share // 8) and here:
+                return 0
+            left -= min(max(0, free), waiting)
+            return max(0, free)
+
+        return room
+
+    @property
+    def _share(self) -> tuple[int, int]:
+        """The records and bytes of each partition of which something is here."""
+        active = self._busy + sum(not owner.in_process for owner in self.waiting.owners())
+        active = max(1, active)
+        return max(1, self._settings.max_in_flight // active), max(1, self._settings.max_in_flight_bytes // active)
+
+    def _here(self, owner: Ownership) -> tuple[int, int]:
+        """The records and bytes of an ownership that are admitted, without those that are lent."""
+        if not self.lent_records:
+            return owner.in_process, owner.in_process_bytes
+        entries = [entry for entry in owner.entries.values() if not entry.with_loop]
+        records, size = sum(entry.count for entry in entries), sum(entry.size for entry in entries)
+        rest = max(0, records - self.lent_soon)
+        return rest, size * rest // records if records else 0
+
+    @property
+    def _average(self) -> int:
+        """The average bytes of a record that is here; 1 at least."""
+        held = self.records + self.waiting.records
+        return max(1, (self.bytes + self.waiting.bytes) // held) if held else 1
 
     def _fitting(self, records: int) -> int:
         """The number of records that fit, by the average size of what is here."""
-        here, held = self.bytes + self.new_partitions.bytes, self.records + self.new_partitions.records
-        average = here // held if held else 0
-        if average:
-            left = self._settings.max_in_flight_bytes + self.lent_bytes - here
-            records = min(records, left // average + 1)
+        if self.records or self.waiting.records:
+            left = self._settings.max_in_flight_bytes - self._bounded[1] - self.waiting.bytes
+            records = min(records, left // self._average + 1)
         return max(1, min(records, self._settings.poll_batch))
 
     @property
     def roomy(self) -> bool:
-        """No more than half of what may be in the process is there."""
+        """No more than half of what may be in the process is there, and nothing waits for room."""
         settings, (records, size) = self._settings, self._bounded
-        return records * 2 <= settings.max_in_flight and size * 2 <= settings.max_in_flight_bytes
+        return (
+            records * 2 <= settings.max_in_flight
+            and size * 2 <= settings.max_in_flight_bytes
+            and not self.waiting.records
+        )
 
     @property
     def tight(self) -> bool:
-        """Jammed for longer than the grace: what came since is more than asked for, until its partition is paused."""
-        return self._jammed_since is not None and self._clock.now() - self._jammed_since >= _GRACE_S
+        """Full for longer than the grace."""
+        return self._full_since is not None and self._clock.now() - self._full_since >= _GRACE_S
+
+    @property
+    def crowded(self) -> bool:
+        """Whether some records get no room before others have ended."""
+        return self.waiting.records > 0 or self.tight
+
+    def brings_no_more(self, owner: Ownership, ready: int) -> bool:
+        """Whether no more of an ownership comes in before one of its ready records has started.
+
+        Args: ready: how many records are ready.
+        """
+        if not self.can_pause:
+            return self.tight
+        if ready < owner.in_process:
+            return False
+        if owner.partition in self.waiting and owner.partition not in self.waiting.new:
+            return True
+        share, share_bytes = self._share
+        return owner.in_process >= share or owner.in_process_bytes >= share_bytes
 
     def lets_in(self, partition: Partition) -> bool:
         """Whether records of that partition go on while this is polled, be it as fast as the ramp lets them."""
-        return partition not in self.held and (partition in self.new_partitions or partition not in self._paused)
+        waits = partition in self.waiting or partition in self.waiting.new
+        return partition not in self.held and (waits or partition not in self._paused)
 
     def awaits(self, partition: Partition) -> bool:
         """Whether records of that partition go on as they come: nothing holds its client back, and none wait here."""
-        return self.lets_in(partition) and partition not in self.new_partitions
+        return self.lets_in(partition) and partition not in self.waiting
 
     @property
     def paused(self) -> int:
@@ -204,37 +316,31 @@ class Intake:
     def gone(self, partitions: Collection[Partition]) -> None:
         """Forget partitions that are not assigned any more."""
         self._paused.difference_update(partitions)
-        self.new_partitions.drop(partitions)
+        self.waiting.drop(partitions)
 
     def apply(
-        self,
-        source: PartitionedSource,
-        assigned: Collection[Partition],
-        owners: Mapping[Partition, Ownership],
-        *,
-        stopped: bool,
+        self, source: PartitionedSource, assigned: Collection[Partition], owners: Mapping[Partition, Ownership]
     ) -> Collection[Partition]:
         """Pause and resume as is right now. Returns what was resumed. Raises SourceError."""
         wanted = {each for each in assigned if (owner := owners.get(each)) is None or not owner.open}
-        tight = self.tight
-        if tight or self.held or self.new_partitions.records:  # else nothing else speaks against a partition
+        self._without = 0
+        if self.waiting.records or self.held or self._come or self._full_since is not None:
+            most = self._settings.max_in_flight_bytes // 2 // max(1, sum(1 for _ in self.waiting.owners()))
             for partition in assigned:
-                if partition not in wanted and self._has_enough(owners[partition], tight=tight, stopped=stopped):
+                if partition in wanted:
+                    continue
+                owner = owners[partition]
+                waits = self.waiting.weight_of(owner)
+                # Once paused it stays so until most of that is done: each resume fetches anew.
+                if partition in self.held or (
+                    waits and waits >= (most // _GO_ON if partition in self._paused else most)
+                ):
                     wanted.add(partition)
+                elif not waits and not owner.in_process:
+                    self._without += 1
         if pause := wanted - self._paused:
             source.pause(pause)
         if resume := self._paused - wanted:
             source.resume(resume)
         self._paused = wanted
         return resume
-
-    def _has_enough(self, owner: Ownership, *, tight: bool, stopped: bool) -> bool:
-        """Whether a partition that may deliver is to deliver no more for now."""
-        paused = owner.partition in self._paused
-        if owner.partition in self.held or self.new_partitions.too_many(owner, paused=paused):
-            return True
-        if not tight:
-            return False
-        share = sum(entry.count for entry in owner.entries.values() if not (self.lent_records and entry.with_loop))
-        # Once paused it stays so until it is worked off: each resume fetches anew.
-        return stopped or share >= self._guaranteed() or (share > 0 and paused)

@@ -83,6 +83,8 @@ class Ownership:
         "entries",
         "first_start",
         "handed_over",
+        "in_process",
+        "in_process_bytes",
         "late",
         "ledger",
         "moved_at",
@@ -126,6 +128,8 @@ class Ownership:
         self.waiting: set[int] = set()
         #: What was polled and is not settled, by offset: each an `Entry`, whose module imports this one.
         self.entries: dict[int, Any] = {}
+        #: Of these, the records, and their bytes (`flow/intake.py` counts them).
+        self.in_process = self.in_process_bytes = 0
         #: What was listed as in hand when it was let go.
         self.handed_over: frozenset[int] = frozenset()
         #: Offsets whose handlers run for longer than they may.

@@ -205,7 +205,7 @@ class Partitioned(Family):
     def tend(self) -> None:
         """Do what time brings: takeovers, seeks, pauses, commits, reports. Of all partitions, so not each turn."""
         parts = self._parts
-        if self._left or (parts.runtime.now() < self._tend_at and not parts.intake.tight):
+        if self._left or parts.runtime.now() < self._tend_at:
             return
         self._tend_at = parts.runtime.now() + max(_TEND_S, min(_TEND_LATEST_S, len(self.owners) * _TEND_EACH_S))
         try:
@@ -218,9 +218,7 @@ class Partitioned(Family):
                 if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
                     self._seek(owner)
             self._hold_paused()
-            resumed = parts.intake.apply(
-                self.source, self.partitions.assignment, self.owners, stopped=parts.sessions.stalled
-            )
+            resumed = parts.intake.apply(self.source, self.partitions.assignment, self.owners)
             self.partitions.holes.moved(self.owners[each] for each in resumed if each in self.owners)
             self._commits.step(self.owners.values())
             self._look_at_ramp()
@@ -289,7 +287,7 @@ class Partitioned(Family):
         if not intake.climb.over:
             waiting = self._delays.held  # what nobody may work off is no lag
             owners = [each for each in self.owners.values() if each.partition not in waiting]
-            backlog.look(owners, intake.new_partitions)
+            backlog.look(owners, intake.waiting.new)
             intake.look_at_ramp(
                 lag=backlog.lag,
                 produced_per_s=backlog.produced_per_s,
@@ -362,7 +360,7 @@ class Partitioned(Family):
         owner.seeks = 0
         owner.seek_needed = False
         self.partitions.holes.sought(owner)
-        self._parts.intake.new_partitions.sent_elsewhere(owner.partition)
+        self._parts.intake.waiting.sent_elsewhere(owner.partition)
 
 
 def _figures(

@@ -369,7 +369,7 @@ class Partitions:
     def _keep_alive(self) -> None:
         """Polls keep the membership while handlers drain; what they bring is not ours to handle any more."""
         try:
-            self._parts.intake.apply(self.source, self.assignment, self.owners, stopped=True)
+            self._parts.intake.apply(self.source, self.assignment, self.owners)
             self.source.poll(1, 0.0)
         except SourceError as error:
             self._parts.tell(SourceTrouble(error=str(error)))

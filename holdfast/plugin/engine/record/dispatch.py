@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast.plugin.engine.flow.intake import Intake
     from holdfast.plugin.engine.record.entry import Entry, Lane
     from holdfast.plugin.engine.record.lanes import Lanes
     from holdfast.plugin.engine.record.recorder import Recorder
@@ -27,7 +28,6 @@ class Dispatch:
         workers_at_most: how many handlers run at a time; 0 = in the polling thread.
         collect: take what has ended.
         stalled: whether nothing new may start.
-        full: whether no more comes into the process until some of it has ended.
         turn_s: how long handlers in the polling thread may hold up a turn.
     """
 
@@ -43,21 +43,24 @@ class Dispatch:
         recorder: Recorder,
         collect: Callable[[], None],
         stalled: Callable[[], bool],
-        full: Callable[[], bool],
+        intake: Intake,
         turn_s: float,
     ) -> None:
         self._lanes, self._unacked, self._workers, self._timers = lanes, unacked, workers, timers
         self._at_most, self._clock, self._recorder = max(1, workers_at_most), clock, recorder
-        self._collect, self._stalled, self._full, self._turn_s = collect, stalled, full, turn_s
-        self._turns, self._was_full = 0, False
+        self._collect, self._stalled, self._turn_s = collect, stalled, turn_s
+        self._intake = intake
+        self._turns = 0
+        #: Lanes whose batch waits for more.
+        self._incomplete: dict[Lane, None] = {}
 
     def step(self) -> None:
         """Start what can be started, until no kind of handler can start more."""
         until = self._clock.now() + self._turn_s
-        if (full := self._full()) is not self._was_full:
-            self._was_full = full
-            if full:
-                self._lanes.wake_all()  # what waits for more would wait for itself
+        if self._incomplete and self._intake.crowded:
+            incomplete, self._incomplete = self._incomplete, {}
+            for lane in incomplete:  # what waits for more may wait for itself
+                self._lanes.wake(lane)
         kinds = deque(self._lanes.kinds)
         # The next turn begins with another one: in the polling thread a turn may be over before all had theirs.
         kinds.rotate(-self._turns)
@@ -121,7 +124,8 @@ class Dispatch:
             fair = min(chunk, self._lanes.ready(handler.kind) // self._at_most)
         entries = self._lanes.take(lane, chunk)
         records = sum(entry.count for entry in entries)
-        while records < fair and (more := self._lanes.next_of(handler)) is not None:
+        partition = head.record.partition
+        while records < fair and (more := self._lanes.next_of(handler, partition)) is not None:
             taken = self._lanes.take(more, fair - records)
             records += sum(entry.count for entry in taken)
             entries += taken
@@ -133,7 +137,12 @@ class Dispatch:
         waited = self._clock.now() - head.since
         records = min(batch.records, self._unacked.share(head.handler.kind))
         ready = lane.ready(records)
-        if ready < records and waited < batch.wait_s and not (self._was_full or lane.is_mixed):
+        if (
+            ready < records
+            and waited < batch.wait_s
+            and not (self._intake.brings_no_more(head.owner, ready) or lane.is_mixed)
+        ):
+            self._incomplete[lane] = None
             due = head.since + batch.wait_s
             if lane.due != due:  # else each record that comes would leave one timer more
                 lane.due = due

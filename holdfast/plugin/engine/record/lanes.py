@@ -10,12 +10,12 @@ each that has got its key.
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.record.entry import Entry, EntryState, Lane, Wanted
+from holdfast.plugin.engine.record.turns import Turns
 from holdfast.plugin.engine.record.unacked import Unacked
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ class Lanes:
         self.unacked = unacked or Unacked()
         self._lanes: dict[Partition, dict[Hashable, Lane]] = {}
         #: By the kind of handler of their first entry: who may not start now is in nobody else's way.
-        self._ready: dict[Kind, deque[Lane]] = {}
+        self._ready: dict[Kind, Turns] = {}
+        #: What becomes ready is to go first, and has become so: in `first`.
+        self._first: list[Lane] | None = None
         #: Records that are with the workers.
         self.taken = 0
         #: Entries whose keys are to be asked for.
@@ -105,16 +107,29 @@ class Lanes:
                 self._leave(lane)
         elif not lane.queued and not lane.taken and head.state is EntryState.READY:
             lane.queued = True
-            self._ready.setdefault(head.handler.kind, deque()).append(lane)
+            if self._first is None:
+                self._turns(head).append(head.record.partition, lane)
+            else:
+                self._first.append(lane)
+
+    def _turns(self, head: Entry) -> Turns:
+        turns = self._ready.get(head.handler.kind)
+        if turns is None:
+            turns = self._ready[head.handler.kind] = Turns()
+        return turns
 
     @contextmanager
     def first(self) -> Iterator[None]:
         """Put first what becomes ready meanwhile: it had its turn, and is older than what waits. Behind all that, it
         would keep the offset from being committed."""
-        before = {kind: len(ready) for kind, ready in self._ready.items()}
-        yield
-        for kind, ready in self._ready.items():
-            ready.rotate(len(ready) - before.get(kind, 0))
+        self._first = []
+        try:
+            yield
+        finally:
+            lanes, self._first = self._first, None
+            for lane in reversed(lanes):
+                lane.queued = False
+                self.wait(lane)
 
     def wake_all(self) -> None:
         """Look at every lane again."""
@@ -128,32 +143,43 @@ class Lanes:
         return [kind for kind, ready in self._ready.items() if ready]
 
     def next(self, kind: Kind | None = None) -> Lane | None:
-        """The lane that has been ready for longest, of that kind or of any."""
+        """The lane whose turn it is, of that kind or of any: partitions take turns, and of each the lane that has been
+        ready for longest comes first."""
         for each in self.kinds if kind is None else (kind,):
-            ready = self._ready.get(each, ())
-            while ready:
-                lane = ready.popleft()
-                lane.queued = False
-                head = lane.head()
-                if head is not None and not lane.taken and head.state is EntryState.READY and head.handler.kind is each:
+            turns = self._ready.get(each)
+            while turns is not None and (lane := turns.pop()) is not None:
+                if self._may_start(lane, each):
                     return lane
-                self.wake(lane)
         return None
 
-    def next_of(self, handler: Handler) -> Lane | None:
-        """The next ready lane of the handler's kind, if it is of that handler, and of one key."""
-        lane = self.next(handler.kind)
+    def next_of(self, handler: Handler, partition: Partition | None = None) -> Lane | None:
+        """The next ready lane of the handler's kind, if it is of that handler, and of one key: first of that partition,
+        whose turn it is."""
+        lane, turns = None, self._ready.get(handler.kind)
+        while partition is not None and turns is not None and (lane := turns.pop_of(partition)) is not None:
+            if self._may_start(lane, handler.kind):
+                break
+        lane = lane or self.next(handler.kind)
         head = lane.head() if lane else None
         if lane is None or head is None or (head.handler is handler and lane.keys is None):
             return lane
         self.wait(lane)
         return None
 
+    def _may_start(self, lane: Lane, kind: Kind) -> bool:
+        """Whether a lane that was ready still is; else it is looked at anew."""
+        lane.queued = False
+        head = lane.head()
+        if head is not None and not lane.taken and head.state is EntryState.READY and head.handler.kind is kind:
+            return True
+        self.wake(lane)
+        return False
+
     def wait(self, lane: Lane) -> None:
-        """A lane that `next` gave cannot start now: it is the next one of its kind again."""
+        """A lane that `next` gave does not start now: it is the next one of its kind again."""
         if (head := lane.head()) is not None:
             lane.queued = True
-            self._ready[head.handler.kind].appendleft(lane)
+            self._turns(head).put_first(head.record.partition, lane)
 
     def ready_records(self, at_most: int) -> int:
         """Records that may start now, counted up to `at_most`."""

@@ -1,0 +1,124 @@
+"""No partition waits for another's backlog: shares of what may be in the process, and turns at the workers."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast import BatchOf, Settings
+from holdfast.plugin.engine.partition.partitioned import Partitioned
+from tests.harness.engine import Bench, numbered, partition
+
+if TYPE_CHECKING:
+    from holdfast import Record
+    from tests.harness.engine import Member
+
+#: How many handlers may start between a fresh record's coming into the process and its start: what runs, what each
+#: worker has in hand besides, and a turn of the backlog's partition.
+SOON = 4
+SMALL: list[dict[str, Any]] = [{}, {"max_in_flight": 20}, {"poll_batch": 7}, {"max_in_flight_bytes": 200}]
+
+
+def family_of(member: Member) -> Partitioned:
+    """Who has the partitions."""
+    engine = member.app._engine
+    assert engine is not None
+    family = engine.family
+    assert isinstance(family, Partitioned)
+    return family
+
+
+def in_process(member: Member, number: int) -> int:
+    """Records of a partition that are admitted."""
+    engine = member.app._engine
+    owner = None if engine is None else family_of(member).owners.get(partition(number))
+    return 0 if owner is None else owner.in_process
+
+
+@pytest.fixture(autouse=True)
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quick handlers get no chunks, which are turns of some milliseconds: starts are counted here."""
+    monkeypatch.setattr("holdfast.plugin.engine.record.workers._CHUNK_AT_MOST", 1)
+
+
+@pytest.mark.parametrize("settings", SMALL, ids=str)
+@pytest.mark.parametrize("ordering", ["key", "partition", "none"])
+def test_a_fresh_record_starts_soon_beside_a_backlog(ordering: Any, settings: dict[str, Any]) -> None:
+    stops = [100, 200, 300]
+    with Bench(orders=2) as bench:
+        backlog = numbered("a", range(400))
+        bench.work.hold(*(backlog[each] for each in stops))
+        bench.broker.produce("orders", 0, *backlog)
+        member = bench.member(settings=Settings(workers=1, ordering=ordering, **settings))
+        for each in stops:
+            bench.wait_running(backlog[each])
+            before = len(bench.work.started)
+            bench.broker.produce("orders", 1, f"fresh{each}")
+            bench.wait(lambda: in_process(member, 1) == 1, "the fresh record does not come")
+            bench.work.let_go(backlog[each])
+            bench.wait_ended(f"fresh{each}")
+            assert [seen.value for seen in bench.work.started].index(f"fresh{each}") - before <= SOON
+        bench.wait_ended(*backlog)
+    assert set(bench.work.starts().values()) == {1}
+
+
+def test_partitions_that_are_all_behind_get_as_many_starts_each() -> None:
+    with Bench(orders=4) as bench:
+        for number in range(4):
+            bench.broker.produce("orders", number, *numbered(f"{number}x", range(300)))
+        bench.work.hold("0x0")
+        member = bench.member(settings=Settings(workers=1, max_in_flight=40))
+        bench.wait(lambda: all(in_process(member, number) for number in range(4)), "some have nothing in the process")
+        bench.work.let_go()
+        bench.wait(lambda: len(bench.work.ended) == 1_200)
+        order = [seen.value[0] for seen in bench.work.started]
+    for at in range(20, 800, 40):
+        counts = [order[at : at + 40].count(str(number)) for number in range(4)]
+        assert min(counts) >= 8, (at, counts)
+
+
+def test_a_batch_of_one_partition_goes_while_another_has_a_backlog() -> None:
+    gate, got = threading.Event(), list[str]()
+    with Bench(orders=2) as bench:
+
+        def handle(records: list[Record]) -> None:
+            gate.wait(60)
+            with bench.changed:
+                got.append(f"{records[0].partition.number}:{len(records)}")
+                bench.changed.notify_all()
+
+        bench.broker.produce("orders", 0, *numbered("a", range(400)))
+        settings = Settings(workers=1, max_in_flight=100, mark_batch=20)
+        member = bench.member(settings=settings, handler=handle, batch=BatchOf(records=10, wait_s=math.inf))
+        bench.wait(lambda: in_process(member, 0) > 0)
+        bench.broker.produce("orders", 1, *numbered("b", range(10)))
+        bench.wait(lambda: in_process(member, 1) == 10)
+        gate.set()
+        bench.wait(lambda: len(got) == 41)
+    assert got.index("1:10") <= SOON
+
+
+def test_what_waits_goes_on_inside_of_a_rebalance() -> None:
+    """A drain polls nothing; partitions that stay work on with what was polled before."""
+    with Bench(orders=2) as bench:
+        bench.work.hold("0x0", "1x0")
+        bench.broker.produce("orders", 0, *numbered("0x", range(200)))
+        bench.broker.produce("orders", 1, "1x0")
+        settings = Settings(workers=2, max_in_flight=10, drain_timeout_s=3600.0, linger_timeout_s=3600.0)
+        first = bench.member("a", settings=settings)
+        bench.wait_running("0x0", "1x0")
+        engine = first.app._engine
+        assert engine is not None
+        bench.wait(lambda: engine.parts.intake.waiting.records > 64)
+        second = bench.member("b", settings=settings)
+        bench.group.aim({first.source: [partition(0)], second.source: [partition(1)]})
+        bench.wait(lambda: family_of(first).owners[partition(1)].phase.name == "FENCED", "no drain begins")
+        bench.work.let_go("0x0")
+        bench.wait(lambda: len(bench.work.ended) >= 150, "the partition that stays does not go on")
+        assert bench.work.is_running("1x0")
+        bench.work.let_go()
+        bench.wait(lambda: len(bench.work.ended) == 201)
+    assert set(bench.work.starts().values()) == {1}

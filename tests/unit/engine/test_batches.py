@@ -94,6 +94,18 @@ class TestSize:
             mine = [batch for batch in handler.got if batch[0].startswith(f"{number}x")]
             assert mine == [numbered(f"{number}x", range(start, start + 5)) for start in range(0, 20, 5)]
 
+    def test_a_batch_that_waited_for_more_is_remembered_no_longer(self) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed)
+            member = bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=2, wait_s=0.01))
+            for number in range(5):
+                bench.broker.produce("orders", 0, f"x{number}")
+                bench.wait_committed(number + 1)
+            engine = member.app._engine
+            assert engine is not None
+            assert not engine._dispatch._incomplete
+        assert handler.got == [[f"x{number}"] for number in range(5)]
+
     @pytest.mark.parametrize("wait_s", [3600.0, math.inf])
     def test_what_a_batch_waits_for_is_remembered_once(self, wait_s: float) -> None:
         with Bench() as bench:

@@ -152,6 +152,7 @@ class Dispatch:
         if self._unacked.room(head.handler.kind) < ready:
             self._lanes.wait(lane)  # rather a whole batch a little later than a small one now
             return None
+        self._incomplete.pop(lane, None)
         return [self._lanes.take(lane, records)]
 
     def _is_due(self, lane: Lane) -> None:

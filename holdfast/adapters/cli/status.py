@@ -136,6 +136,8 @@ def _figures(app: App) -> str:
     if unknown or not lags:
         parts.append(f"{'' if known else 'lag: '}not known in {count(unknown, 'partition')}")
     parts.append(f"{load['in_flight']:,} in flight")
+    if turns := sum(each.get("waiting_for_turn", 0) for each in partitions):
+        parts.append(f"{turns:,} wait for their partition's turn")
     parts += [f"{load['running']:,} in handlers", f"{waiting:,} wait for claims", f"{records['handled']:,} handled"]
     skipped = records["suppressed_by_position"] + records["suppressed_by_key"]
     parts += [count(skipped, "duplicate"), count(records["dead_lettered"], "dead letter")]

@@ -238,6 +238,12 @@ METRICS: tuple[Metric, ...] = (
         lambda s: sum(each.waiting_for_claims for each in s.partitions),
     ),
     _gauge(
+        "waiting_for_turn_records",
+        "records",
+        "Records that were polled and are not in flight: their partition has its share of max_in_flight.",
+        lambda s: sum(each.waiting_for_turn for each in s.partitions),
+    ),
+    _gauge(
         "oldest_record_seconds",
         "seconds",
         "How long, at most, a record has kept its partition's offset from advancing, or its call has run; "
@@ -351,6 +357,11 @@ METRICS: tuple[Metric, ...] = (
         "waiting_for_claims_records",
         "Records in flight that wait for a key claimed elsewhere, or for a former owner that may still handle them.",
         lambda each: each.waiting_for_claims,
+    ),
+    _of_partitions(
+        "waiting_for_turn_records",
+        "Records that were polled and are not in flight: the partition has its share of max_in_flight.",
+        lambda each: each.waiting_for_turn,
     ),
     _of_partitions(
         "oldest_record_seconds",

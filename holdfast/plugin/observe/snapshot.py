@@ -146,6 +146,8 @@ class PartitionFigures:
     in_flight: int = 0
     #: Records in flight that wait for a key claimed elsewhere, or for a former owner that may still handle them.
     waiting_for_claims: int = 0
+    #: Records that were polled and are not in flight: the partition has its share of what may be.
+    waiting_for_turn: int = 0
     #: Grows at each change of the partition's owner; records carry it in their fence.
     epoch: int | None = None
     #: The lowest record in flight. All others may be done, and the offset to commit is still this record's.

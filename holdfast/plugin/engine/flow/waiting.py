@@ -100,10 +100,9 @@ class Waiting:
         """Whether records wait, or those of some partitions would."""
         return bool(self._queues)
 
-    def __contains__(self, partition: object) -> bool:
+    def __contains__(self, partition: Partition) -> bool:
         """Whether records of that partition wait."""
-        queue = self._queues.get(partition)  # type: ignore[call-overload]
-        return queue is not None and queue.records > 0
+        return self.records_of(partition) > 0
 
     def add_new(self, owners: Iterable[Ownership]) -> None:
         """From now on their records wait for the ramp."""
@@ -134,6 +133,11 @@ class Waiting:
         """The bytes that waiting records of an ownership take in memory; 0 = none wait."""
         queue = self._queues.get(owner.partition)
         return queue.size + _RECORD_BYTES * queue.records if queue is not None and queue.owner is owner else 0
+
+    def records_of(self, partition: Partition) -> int:
+        """How many records of that partition wait."""
+        queue = self._queues.get(partition)
+        return 0 if queue is None else queue.records
 
     def owners(self) -> Iterator[Ownership]:
         """The ownerships of which records wait."""

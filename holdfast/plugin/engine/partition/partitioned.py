@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -265,7 +266,10 @@ class Partitioned(Family):
             commits_sent=self._commits.sent,
             commits_refused=self._commits.refused,
             partitions=tuple(
-                _figures(each, self.owners.get(each), ends.get(each), due_ms(each), self._lowest(each))
+                replace(
+                    _figures(each, self.owners.get(each), ends.get(each), due_ms(each), self._lowest(each)),
+                    waiting_for_turn=self._parts.intake.waiting.records_of(each),
+                )
                 for each in partitions
             ),
             silence=self.source.silence if isinstance(self.source, AsksBrokers) and not self._left else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 from confluent_kafka import Producer
 
@@ -58,7 +59,7 @@ def _note(seen: _Seen) -> str:
 
 
 def _measure(lab: Lab, backlog: int) -> _Seen:
-    topic = f"fair-join-{backlog}"
+    topic = f"fair-join-{backlog}-{uuid4().hex[:6]}"
     lab.kafka.create_topic(topic, PARTITIONS)
     producer = lab.producer(backlog + PARTITIONS)
     for number in range(backlog or 1):

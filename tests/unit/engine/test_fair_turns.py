@@ -71,7 +71,9 @@ def test_partitions_that_are_all_behind_get_as_many_starts_each() -> None:
             bench.broker.produce("orders", number, *numbered(f"{number}x", range(300)))
         bench.work.hold("0x0")
         member = bench.member(settings=Settings(workers=1, max_in_flight=40))
-        bench.wait(lambda: all(in_process(member, number) for number in range(4)), "some have nothing in the process")
+        bench.wait(
+            lambda: all(in_process(member, number) >= 40 for number in range(4)), "some have little in the process"
+        )
         bench.work.let_go()
         bench.wait(lambda: len(bench.work.ended) == 1_200)
         order = [seen.value[0] for seen in bench.work.started]

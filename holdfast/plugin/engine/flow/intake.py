@@ -222,11 +222,12 @@ class Intake:
             here, here_bytes = self._here(owner)
             of_bytes = share_bytes - here_bytes
             fitting = 1 - here if full or of_bytes <= 0 else of_bytes // average + 1
-            free = min(max(min(share - here, left), _GUARANTEED - here), fitting)
+            free = max(min(share - here, left), _GUARANTEED - here)
             if free < min(waiting, share // 8) and here:
                 return 0
-            left -= min(max(0, free), waiting)
-            return max(0, free)
+            free = max(0, min(free, fitting))
+            left -= min(free, waiting)
+            return free
 
         return room
 

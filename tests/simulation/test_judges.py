@@ -11,15 +11,18 @@ from holdfast.dedup.memory_state import StoredPosition
 from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.starving import Starving
 from holdfast.plugin.engine.record.dispatch import Dispatch
+from holdfast.plugin.engine.record.turns import Turns
 from holdfast.testing.store import SimulatedStore
 from tests.simulation.brokers.rocketmq_commits import QueueCommits
-from tests.simulation.drawing.world import Fault, Handling, Planned, Topic, World
+from tests.simulation.drawing.world import Fault, Fetches, Handling, Planned, Topic, World
 from tests.simulation.playing.member import AppMember
 from tests.simulation.playing.play import Play, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from holdfast.plugin.engine.record.entry import Lane
+    from holdfast.records import Partition
     from tests.simulation.playing.stage import Stage
 
 
@@ -141,6 +144,28 @@ def test_a_hand_over_does_not_wait_for_the_answer_to_its_commit(monkeypatch: pyt
     assert played(world) is None
     monkeypatch.setattr(QueueCommits, "wait", lambda *_: None)
     assert played(world) == "REWOUND"
+
+
+@pytest.mark.parametrize("broker", ["kafka", "queues"])
+def test_a_partition_waits_for_another_ones_backlog(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    backlog = [Planned(topic="t", takes_s=0.05)] * 200
+    fresh = [Planned(at_s=number / 5, topic="t", partition=1, takes_s=0.05) for number in range(20)]
+    world = World(
+        settings=Settings(workers=1, ordering="none", ramp=None),
+        broker=broker,
+        handlers=(Handling(name="h", topics=("t",)),),
+        topics=(Topic(name="t", partitions=2),),
+        records=(*backlog, *fresh),
+        fetches=Fetches() if broker == "kafka" else None,
+    )
+    assert played(world) is None
+    append = Turns.append
+
+    def by_arrival(self: Turns, partition: Partition, lane: Lane) -> None:
+        append(self, partition._replace(number=0), lane)
+
+    monkeypatch.setattr(Turns, "append", by_arrival)
+    assert played(world) == "TURNS"
 
 
 @pytest.mark.parametrize("ground", [{"protocol": "cooperative"}, {"protocol": "consumer"}, {"broker": "queues"}])

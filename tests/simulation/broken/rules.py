@@ -52,8 +52,9 @@ RULES = (
     Broken(
         name="settle-before-the-mark",
         file="plugin/engine/steps.py",
-        rule="                self._family.settle(settled)\n                settling.settled(settled)\n",
-        instead="                settling.settled(settled)\n                self._family.settle(settled)\n",
+        rule="                if trip.replies is not None:  # else all of it is asked again\n",
+        instead="                parts.settling.settled(trip.settling)\n                trip.settling = []\n"
+        "                if trip.replies is not None:\n",
         breaks="progress: what had no answer is never marked",
     ),
     Broken(
@@ -564,6 +565,29 @@ RULES = (
         rule='(letter.without_value or entry.handler.letter_too_large == "stop"):',
         instead="letter.without_value:",
         breaks="P1: the value of a record is gone whose handler was to stop where its letter is too large",
+    ),
+    # ---- fair turns
+    Broken(
+        name="turns-by-arrival",
+        file="plugin/engine/record/turns.py",
+        rule="        self._count += 1\n        row = self._rows.get(partition)\n",
+        instead="        self._count += 1\n        partition = next(iter(self._rows), partition)\n"
+        "        row = self._rows.get(partition)\n",
+        breaks="P5: what comes into the process waits behind all that another partition has there",
+    ),
+    Broken(
+        name="a-share-is-never-given-back",
+        file="plugin/engine/flow/intake.py",
+        rule="        owner.in_process -= entry.count\n",
+        instead="",
+        breaks="P5: a partition that has had its share gets no more",
+    ),
+    Broken(
+        name="a-paused-partition-is-forgotten",
+        file="plugin/engine/flow/intake.py",
+        rule="                if partition in self.held or (\n",
+        instead="                if partition in self.held or (self.waiting.records and partition in self._paused) or (\n",
+        breaks="P5: a partition that was paused for its backlog comes again when nothing waits of any other",
     ),
     # ---- how far is read
     Broken(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
-    from tests.simulation.drawing.world import FaultKind, World
+    from tests.simulation.drawing.world import FaultKind, Kind, World
 
 #: The part of worlds with partitions that have a backlog in one place; the part of these where it has one key.
 _HOT, _ONE_KEY = 0.12, 0.3
@@ -20,6 +20,7 @@ _FRESH_S, _EACH_S = 5.0, (0.03, 0.1, 0.3)
 #: A client's queue outlives a deleted topic, and what retention deletes; a group that begins with the last records has
 #: no backlog.
 _NOT: frozenset[FaultKind] = frozenset({"remake", "expire", "forget"})
+_ONE_BY_ONE: dict[Kind, Kind] = {"plain": "plain", "batch": "plain", "async": "async", "async batch": "async"}
 
 
 def hot(chance: random.Random, world: World, *, only: bool = False) -> World:
@@ -40,15 +41,18 @@ def hot(chance: random.Random, world: World, *, only: bool = False) -> World:
         world.settings,
         workers=min(world.settings.workers, pick([1, 2, 2, 4])),
         async_workers=pick([1, 2, 4]),
-        ordering="key" if one_key else world.settings.ordering,
+        ordering=world.settings.ordering if world.loop else "key" if one_key else pick(["key", "none", "partition"]),
     )
+    handlers = tuple(replace(each, limit=None, delays_s=()) for each in world.handlers)
+    if pick([True, True, False]):  # batches take seconds, and what waits for its turn among them waits long
+        handlers = tuple(replace(each, kind=_ONE_BY_ONE[each.kind], batch=None, by_record=False) for each in handlers)
     world = replace(
         world,
         members=pick([1, 1, 2]),
         begins="earliest",
         topics=topics,
         settings=settings,
-        handlers=tuple(replace(each, limit=None, delays_s=()) for each in world.handlers),
+        handlers=handlers,
         loop=world.loop and replace(world.loop, seeks=0.0),
         faults=tuple(each for each in world.faults if each.kind not in _NOT),
         fetches=_fetches(chance) if world.broker == "kafka" else None,
@@ -68,7 +72,7 @@ def _fetches(chance: random.Random) -> Fetches:
 def _records(chance: random.Random, world: World, *, one_key: bool) -> Iterator[Planned]:
     pick, handlers = chance.choice, {each.name: world.handling(each.name) for each in world.topics}
     timeouts_s = [world.settings.handler_timeout_s, *(each.timeout_s for each in world.handlers)]
-    mean_s = min([pick([0.005, 0.02, 0.05, 0.1]), *(each / 8 for each in timeouts_s if each is not None)])
+    mean_s = min([pick([0.02, 0.05, 0.1]), *(each / 8 for each in timeouts_s if each is not None)])
     backlog, lanes, failing = pick([200, 400, 800]), pick([3, 20, 10**6, 10**6]), pick([0.0, 0.0, 0.03])
     units = pick([50, 10**9, 10**9])
 

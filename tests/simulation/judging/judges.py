@@ -72,6 +72,8 @@ class Judges:
         self.starts: dict[str, Counter[str]] = defaultdict(Counter)
         #: Member -> handler -> calls that run.
         self.running: dict[str, Counter[str]] = defaultdict(Counter)
+        #: (member, log) -> when a record of it started last.
+        self.started_at: dict[tuple[str, LogName], float] = {}
         self.repeats = 0
         #: Pieces of work of which a call has ended well.
         self.handled = 0
@@ -105,6 +107,7 @@ class Judges:
         ]
         for run in runs:  # a batch may have records of a deleted log and of the log in its place
             self.in_log[run.record.log].append(run)
+            self.started_at[member, run.record.log] = now
         handler = records[0].handling.name
         self.starts[member][handler] += len(runs)
         self.running[member][handler] += 1

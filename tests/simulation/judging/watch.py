@@ -11,6 +11,7 @@ from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.ports import CommitFate
 from holdfast.testing.brokers.watcher import Watcher
 from tests.simulation.judging.drains import Drains
+from tests.simulation.judging.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,21 +59,24 @@ class Watch:
         #: (member, handler) -> the wait of its first records, which could start and do not.
         self._waits: dict[tuple[str, str], _Waits] = {}
         self._is_async = {each.name: "async" in each.kind for each in stage.world.handlers}
-        self._drains = Drains(stage)
+        self._drains, self._turns = Drains(stage), Turns(stage)
         self._ahead: dict[tuple[str, Partition], _Ahead] = {}
 
     def look(self) -> None:
-        """Judge all members. A loop's user decides when it asks for records, so waits of loops are not judged."""
+        """Judge all members. A loop's user decides when it asks for records, so of loops only the turns are judged."""
         stage, waits = self._stage, dict[tuple[str, str], _Waits]()
         for member in stage.living:
             engine = member.engine
-            if stage.world.loop or engine is None:
+            if engine is None:
                 continue
-            in_order = self._in_order(member, engine)
+            in_order, held = self._in_order(member, engine), member.client is not None and member.client.held
+            self._turns.look(member, engine, in_order=in_order and not held)
+            if stage.world.loop:
+                continue
             self._drains.look(member, engine, in_order=in_order)
             if in_order and member.client is not None:
                 member.client.judge_polls()
-            if not in_order or (member.client is not None and member.client.held):
+            if not in_order or held:
                 waits.update(self._held_up(member.name))
                 continue
             self._look_ahead(member, engine)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LOOKS_S = 0.05
 #: A batch takes as long as its records together, at most this long, and at most half of its timeout, or it could never
 #: end.
-_LONGEST_S = 3.0
+LONGEST_S = 3.0
 #: The longest time of middlewares and of functions of `on_dead_letter`; and the odds that the latter fail.
 _AROUND_S, _FAILS = 0.005, 0.3
 #: The time of the handler inside a middleware.
@@ -148,7 +148,7 @@ class Work:
         self._calls[id(runs)] = runs
         self.begins(records)
         try:
-            takes_s = min(_LONGEST_S, timeout_s / 2, sum(each.plan.takes_s for each in placed))
+            takes_s = min(LONGEST_S, timeout_s / 2, sum(each.plan.takes_s for each in placed))
             yield takes_s + self._hangs_s(placed)
             stage.judges.told_to_stop(runs[0], records[0])
             self._fail_as_planned(placed)

@@ -49,6 +49,8 @@ _IDLE_S = 0.1
 #: A loop that takes one record at a time gets records that were fetched together, for this long and this many. Then the
 #: client is polled again, for rebalances and for max.poll.interval.ms.
 _AHEAD_S = 0.02
+#: How long one call may go on to empty the client's queue for partitions that stand there behind another's backlog.
+_CATCH_UP_S = 0.1
 _AHEAD = 256
 
 
@@ -374,7 +376,8 @@ class Driven:
             self._client_at = self._clock.now() + _AHEAD_S
             self._steps.take_in(batch)
             self._unread = False
-            while parts.intake.is_behind() and self._clock.now() < self._client_at:
+            until = self._clock.now() + _CATCH_UP_S
+            while parts.intake.is_behind() and self._clock.now() < until:
                 # Partitions may stand at the client behind the backlog of another, which waits here instead.
                 self._steps.take_in(self._asked(parts.settings.poll_batch, 0.0))
                 self._unread = False

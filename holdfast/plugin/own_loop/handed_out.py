@@ -46,6 +46,11 @@ class HandedOut:
         self.records += entry.count
         self.bytes += entry.size
 
+    def without(self, rest: Entry) -> None:
+        """Count out records that were cut from the end of an entry here."""
+        self.records -= rest.count
+        self.bytes -= rest.size
+
     def drop(self, entry: Entry) -> bool:
         """Take out a whole entry. Returns False: it is not here."""
         owner = entry.owner

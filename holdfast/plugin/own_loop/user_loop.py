@@ -139,6 +139,7 @@ class UserLoop:
             return
         self._positions[cursor.partition] = cursor.last + 1
         if (rest := cursor.rest()) is not None:
+            self.handed_out.without(rest)
             self._parts.lanes.put_back(rest)
         last, self._cursor = cursor.last, None
         for entry in self.handed_out.below(cursor.partition, last):

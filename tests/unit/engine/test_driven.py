@@ -684,3 +684,17 @@ def test_what_waits_for_another_members_key_is_bounded_however_much_the_loop_ask
     for _ in range(50):
         assert take(two, timeout_s=0.005) == []
     assert two.parts.intake.records <= 10 + 64
+
+
+def test_what_a_loop_has_is_counted_right_when_a_run_is_taken_back(loops: Loops) -> None:
+    loops.produce(*numbered("r", range(200)))
+    loop = loops.loop("next_poll")
+    got: list[Record] = []
+    until(lambda: _add(got, loop, 1) >= 5)
+    for _ in range(20):
+        _add(got, loop, 1)
+        with loop.lock, loop.whole():
+            loop.user.take_back()  # as at each look at the client
+            had = list(loop.user.handed_out)
+            assert loop.user.handed_out.records == sum(entry.count for entry in had)
+            assert loop.user.handed_out.bytes == sum(entry.size for entry in had)

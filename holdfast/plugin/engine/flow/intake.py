@@ -37,7 +37,7 @@ _GRACE_S = 0.2
 _MEMBER_S = 0.05
 #: How often it is polled for partitions that have nothing here, when all that it had has come; and when much of others
 #: has come instead: what its queue may hold at most, by `queued.min.messages` and a fetch.
-_LOOK_S, _TURN_S, _TURN = 0.02, 0.1, 20_000
+_LOOK_S, _TURN_S, _TURN = 0.02, 0.25, 20_000
 #: The part of its share that has to be done before a paused partition goes on.
 _GO_ON = 4
 
@@ -212,7 +212,7 @@ class Intake:
 
     def _shares(self) -> Callable[[Ownership, int], int]:
         """Return a function that says how many waiting records of an ownership are admitted now: as many as its share
-        has room for. Not a few at a time, where many wait: each step of the engine has its costs."""
+        has room for, once half of it is done. A few at a time cost more: records that come together go as one run."""
         settings, (records, size) = self._settings, self._bounded
         share, share_bytes = self._share
         left, full, average = settings.max_in_flight - records, size >= settings.max_in_flight_bytes, self._average
@@ -223,7 +223,7 @@ class Intake:
             of_bytes = share_bytes - here_bytes
             fitting = 1 - here if full or of_bytes <= 0 else of_bytes // average + 1
             free = max(min(share - here, left), _GUARANTEED - here)
-            if free < min(waiting, share // 8) and here:
+            if free < min(waiting, share // 2) and here:
                 return 0
             free = max(0, min(free, fitting))
             left -= min(free, waiting)

@@ -161,8 +161,8 @@ def test_a_partition_waits_for_another_ones_backlog(broker: Any, monkeypatch: py
     assert played(world) is None
     append = Turns.append
 
-    def by_arrival(self: Turns, partition: Partition, lane: Lane) -> None:
-        append(self, partition._replace(number=0), lane)
+    def by_arrival(self: Turns, handler: Any, partition: Partition, lane: Lane) -> None:
+        append(self, handler, partition._replace(number=0), lane)
 
     monkeypatch.setattr(Turns, "append", by_arrival)
     assert played(world) == "TURNS"

@@ -570,9 +570,8 @@ RULES = (
     Broken(
         name="turns-by-arrival",
         file="plugin/engine/record/turns.py",
-        rule="        self._count += 1\n        row = self._rows.get(partition)\n",
-        instead="        self._count += 1\n        partition = next(iter(self._rows), partition)\n"
-        "        row = self._rows.get(partition)\n",
+        rule="        row = self.rows.get(partition)\n",
+        instead="        partition = next(iter(self.rows), partition)\n        row = self.rows.get(partition)\n",
         breaks="P5: what comes into the process waits behind all that another partition has there",
     ),
     Broken(

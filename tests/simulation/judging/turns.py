@@ -8,9 +8,8 @@ one member is the sum of
   and the ways;
 - the intake: what the client's queue has before it is polled in turns, `poll_batch` records in each. A turn takes
   `_TURN_S`, and as long as a handler where handlers run in the polling thread;
-- the workers: all may have just begun a call, and each other partition of the member has one before its turn; kinds of
-  handlers that share the threads have theirs in turn. A call takes at most as long as the longest one that the world
-  plans;
+- the workers: all may have just begun a call, and each other partition of the member has one before its turn; handlers
+  take turns before their partitions do. A call takes at most as long as the longest one that the world plans;
 - `_LEAST_S` for looks, marks and claims.
 
 A key stands while the first record of its lane may start and does not. Within a partition keys have their turns, so its
@@ -74,8 +73,7 @@ class Turns:
         self._stage = stage
         world = stage.world
         self._call_s, self._at_once = _longest_s(world), _at_once(world)
-        #: Kinds of handlers that share the worker threads.
-        self._kinds = max(1, len({each.kind for each in world.handlers if "async" not in each.kind}))
+        self._handlers = max(1, len(world.handlers))
         self._stand: dict[str, dict[Partition, _Stands]] = {}
         #: Member -> the first entry of a lane, which may start -> (since when, records started by then, lanes by then).
         self._keys: dict[str, dict[Entry, tuple[float, int, int]]] = {}
@@ -164,7 +162,7 @@ class Turns:
     def _at_most_s(self, partitions: int, lanes: int = 1) -> float:
         world = self._stage.world
         fetches, settings = world.fetches, world.settings
-        rounds = math.ceil(partitions * lanes * self._kinds / self._at_once) + 1
+        rounds = math.ceil(partitions * lanes * self._handlers / self._at_once) + 1
         turn_s, queued, client_s = _TURN_S, 0, 0.0
         if world.loop is not None or not settings.workers:
             turn_s += self._call_s

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import BatchOf, Settings
 from holdfast.plugin.engine.partition.partitioned import Partitioned
+from holdfast.records import Partition
 from tests.harness.engine import Bench, numbered, partition
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ def family_of(member: Member) -> Partitioned:
     return family
 
 
-def in_process(member: Member, number: int) -> int:
+def in_process(member: Member, number: int, topic: str = "orders") -> int:
     """Records of a partition that are admitted."""
     engine = member.app._engine
-    owner = None if engine is None else family_of(member).owners.get(partition(number))
+    owner = None if engine is None else family_of(member).owners.get(Partition(topic, number))
     return 0 if owner is None else owner.in_process
 
 
@@ -124,3 +125,21 @@ def test_what_waits_goes_on_inside_of_a_rebalance() -> None:
         bench.work.let_go()
         bench.wait(lambda: len(bench.work.ended) == 201)
     assert set(bench.work.starts().values()) == {1}
+
+
+def test_a_topic_with_few_records_has_every_second_turn_beside_one_with_a_backlog_in_all_its_partitions() -> None:
+    with Bench(orders=4, payments=1) as bench:
+        bench.work.hold("0x0")
+        for number in range(4):
+            bench.broker.produce("orders", number, *numbered(f"{number}x", range(100)))
+        bench.broker.produce("payments", 0, *numbered("pay", range(50)))
+        member = bench.member(settings=Settings(workers=1), start=False)
+        member.app.handler("payments", name="payments")(lambda record: bench.work.do("a", record))
+        member.start()
+        bench.wait_running("0x0")
+        bench.wait(lambda: in_process(member, 0, "payments") == 50 and all(in_process(member, at) for at in range(4)))
+        bench.work.let_go()
+        bench.wait(lambda: len(bench.work.ended) == 450)
+        order = ["pay" in seen.value for seen in bench.work.started]
+    first = order.index(True)
+    assert sum(order[first : first + 40]) >= 19

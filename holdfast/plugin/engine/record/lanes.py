@@ -108,7 +108,7 @@ class Lanes:
         elif not lane.queued and not lane.taken and head.state is EntryState.READY:
             lane.queued = True
             if self._first is None:
-                self._turns(head).append(head.record.partition, lane)
+                self._turns(head).append(head.handler.name, head.record.partition, lane)
             else:
                 self._first.append(lane)
 
@@ -143,8 +143,7 @@ class Lanes:
         return [kind for kind, ready in self._ready.items() if ready]
 
     def next(self, kind: Kind | None = None) -> Lane | None:
-        """The lane whose turn it is, of that kind or of any: partitions take turns, and of each the lane that has been
-        ready for longest comes first."""
+        """The lane whose turn it is, of that kind or of any: see `Turns`."""
         for each in self.kinds if kind is None else (kind,):
             turns = self._ready.get(each)
             while turns is not None and (lane := turns.pop()) is not None:
@@ -156,7 +155,9 @@ class Lanes:
         """The next ready lane of the handler's kind, if it is of that handler, and of one key: first of that partition,
         whose turn it is."""
         lane, turns = None, self._ready.get(handler.kind)
-        while partition is not None and turns is not None and (lane := turns.pop_of(partition)) is not None:
+        while (
+            partition is not None and turns is not None and (lane := turns.pop_of(handler.name, partition)) is not None
+        ):
             if self._may_start(lane, handler.kind):
                 break
         lane = lane or self.next(handler.kind)
@@ -179,7 +180,7 @@ class Lanes:
         """A lane that `next` gave does not start now: it is the next one of its kind again."""
         if (head := lane.head()) is not None:
             lane.queued = True
-            self._turns(head).put_first(head.record.partition, lane)
+            self._turns(head).put_first(head.handler.name, head.record.partition, lane)
 
     def ready_records(self, at_most: int) -> int:
         """Records that may start now, counted up to `at_most`."""

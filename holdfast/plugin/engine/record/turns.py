@@ -1,13 +1,18 @@
-"""Turns: lanes that may start, partitions in turn. Within a partition, the lane that has been ready for longest."""
+"""Turns: lanes that may start. Handlers take turns, of each handler its partitions, and within a partition the lane
+that has been ready for longest comes first.
+
+Handlers first: a topic whose handler is slow has a backlog in all of its partitions, and would take nearly all turns of
+one whose handler is quick.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
     from holdfast.plugin.engine.record.entry import Lane
     from holdfast.records import Partition
@@ -23,63 +28,122 @@ class _Row:
         #: How often it stands among those whose turn comes.
         self.turns = 0
 
+    def __bool__(self) -> bool:
+        return bool(self.lanes)
 
-class Turns:
-    """One thread."""
+
+class _Share:
+    """The partitions of one handler that have ready lanes."""
+
+    __slots__ = ("count", "round", "rows", "turns")
 
     def __init__(self) -> None:
-        self._rows: dict[Partition, _Row] = {}
-        self._order: deque[_Row] = deque()
-        self._count = 0
+        self.rows: dict[Partition, _Row] = {}
+        self.round = _Round[_Row]()
+        #: How many lanes; and as above.
+        self.count = self.turns = 0
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def row(self, partition: Partition) -> _Row:
+        """The partition's row."""
+        row = self.rows.get(partition)
+        if row is None:
+            row = self.rows[partition] = _Row()
+        return row
+
+
+_Member = TypeVar("_Member", _Row, _Share)
+
+
+class _Round(Generic[_Member]):
+    """Those who take turns. Each stands here once, and once more for each time that it was put first."""
+
+    __slots__ = ("_order",)
+
+    def __init__(self) -> None:
+        self._order: deque[_Member] = deque()
+
+    def give(self, member: _Member) -> None:
+        """Have its turn come after those of all others, unless it has one."""
+        if not member.turns:
+            member.turns = 1
+            self._order.append(member)
+
+    def give_first(self, member: _Member) -> None:
+        """Have it be the next."""
+        member.turns += 1
+        self._order.appendleft(member)
+
+    def next(self) -> _Member | None:
+        """Take the next that has something."""
+        while self._order:
+            member = self._order.popleft()
+            member.turns -= 1
+            if member:
+                return member
+        return None
+
+
+class Turns:
+    """One thread. A handler is known by its name."""
+
+    def __init__(self) -> None:
+        self._shares: dict[Hashable, _Share] = {}
+        self._round = _Round[_Share]()
 
     def __len__(self) -> int:
-        return self._count
+        return sum(share.count for share in self._shares.values())
 
     def __iter__(self) -> Iterator[Lane]:
         """All lanes, by partition."""
-        return chain.from_iterable(row.lanes for row in self._rows.values())
+        rows = chain.from_iterable(share.rows.values() for share in self._shares.values())
+        return chain.from_iterable(row.lanes for row in rows)
 
-    def append(self, partition: Partition, lane: Lane) -> None:
+    def append(self, handler: Hashable, partition: Partition, lane: Lane) -> None:
         """Put a lane behind the others of its partition."""
-        row = self._row(partition)
+        share = self._share(handler)
+        row = share.row(partition)
         row.lanes.append(lane)
-        if not row.turns:
-            row.turns = 1
-            self._order.append(row)
+        share.count += 1
+        share.round.give(row)
+        self._round.give(share)
 
-    def put_first(self, partition: Partition, lane: Lane) -> None:
+    def put_first(self, handler: Hashable, partition: Partition, lane: Lane) -> None:
         """Have a lane be the next one."""
-        row = self._row(partition)
+        share = self._share(handler)
+        row = share.row(partition)
         row.lanes.appendleft(lane)
-        row.turns += 1
-        self._order.appendleft(row)
+        share.count += 1
+        share.round.give_first(row)
+        self._round.give_first(share)
 
     def pop(self) -> Lane | None:
-        """Take the next lane; its partition's next turn comes after those of all others."""
-        order = self._order
-        while order:
-            row = order.popleft()
-            row.turns -= 1
-            if row.lanes:
-                lane = row.lanes.popleft()
-                self._count -= 1
-                if row.lanes and not row.turns:
-                    row.turns = 1
-                    order.append(row)
-                return lane
-        return None
-
-    def pop_of(self, partition: Partition) -> Lane | None:
-        """Take the next lane of that partition, whoever's turn it is."""
-        row = self._rows.get(partition)
-        if row is None or not row.lanes:
+        """Take the next lane; the next turns of its partition and its handler come after those of all others."""
+        share = self._round.next()
+        row = share.round.next() if share else None
+        if share is None or row is None:
             return None
-        self._count -= 1
+        lane = row.lanes.popleft()
+        share.count -= 1
+        if row:
+            share.round.give(row)
+        if share:
+            self._round.give(share)
+        return lane
+
+    def pop_of(self, handler: Hashable, partition: Partition) -> Lane | None:
+        """Take the next lane of that handler and partition, whoever's turn it is."""
+        share = self._shares.get(handler)
+        row = share.rows.get(partition) if share else None
+        if share is None or not row:
+            return None
+        share.count -= 1
         return row.lanes.popleft()
 
-    def _row(self, partition: Partition) -> _Row:
-        self._count += 1
-        row = self._rows.get(partition)
-        if row is None:
-            row = self._rows[partition] = _Row()
-        return row
+    def _share(self, handler: Hashable) -> _Share:
+        share = self._shares.get(handler)
+        if share is None:
+            share = self._shares[handler] = _Share()
+        return share

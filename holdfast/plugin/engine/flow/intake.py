@@ -74,6 +74,8 @@ class Intake:
         #: What the last poll was for; what has come since the client's queue has turned over, and when that was.
         self.asked = self._come = 0
         self._turned_at = self._look_at = 0.0
+        #: It is polled on until the client has nothing more.
+        self._catches_up = False
 
     # ---- counting
     def entered(self, entry: Entry) -> None:
@@ -156,8 +158,8 @@ class Intake:
         """Records to poll for now; 0 = do not poll yet. `stopped`: nothing may start (the store is down)."""
         now, settings, waiting = self._clock.now(), self._settings, self.waiting
         self.pace.look(now, self.admitted)
-        if self._come >= _TURN or not self._come:
-            self._turned_at, self._come = now, 0
+        if not self._come or (self._come >= _TURN and not self._catches_up):
+            self._turned_at, self._come, self._catches_up = now, 0, False
         records, size = self._bounded
         room = settings.max_in_flight - records - waiting.records
         if room > 0 and size + waiting.bytes < settings.max_in_flight_bytes and not stopped:
@@ -176,13 +178,12 @@ class Intake:
         return self._fitting(settings.poll_batch)
 
     def is_behind(self) -> bool:
-        """Whether partitions that have nothing here may have waited at the client behind others for too long."""
-        return (
-            0 < self._come < _TURN
-            and self._without > 0
-            and self.can_pause
-            and self._clock.now() - self._turned_at >= _TURN_S
-        )
+        """Whether partitions that have nothing here may have waited at the client behind others for too long: then until
+        the client has nothing more, or each of them has something."""
+        if not self._come or not self._without or not self.can_pause:
+            return False
+        self._catches_up = self._catches_up or self._clock.now() - self._turned_at >= _TURN_S
+        return self._catches_up
 
     def sift(self, batch: Batch, *, stopped: bool) -> Batch:
         """Of what was polled, and of what waits, what goes on now (see `Waiting`)."""

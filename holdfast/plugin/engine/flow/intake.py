@@ -178,7 +178,7 @@ class Intake:
         return self._fitting(settings.poll_batch)
 
     def is_behind(self) -> bool:
-        """Whether partitions that have nothing here may have waited at the client behind others for too long: then until
+        """Whether partitions that have nothing here may have waited too long at the client, behind others. Then until
         the client has nothing more, or each of them has something."""
         if not self._come or not self._without or not self.can_pause:
             return False

@@ -58,7 +58,7 @@ _Member = TypeVar("_Member", _Row, _Share)
 
 
 class _Round(Generic[_Member]):
-    """Those who take turns. Each stands here once, and once more for each time that it was put first."""
+    """A round of members. Each stands here once, and once more for each time that it was put first."""
 
     __slots__ = ("_order",)
 

@@ -22,9 +22,8 @@ _BACKLOG = 1_000_000
 
 
 def rows(lab: Lab) -> list[Row]:
-    """16 workers. All may be in slow handlers that have begun, so the fast topic may wait for one of these to end. If 8
-    partitions of the slow one and the fast one's take turns, 3.6 handlers of the fast one start in a second. So 2
-    records a second are within its turn; 10 are not, though they need a hundredth of the workers' time."""
+    """16 workers. All may be in slow handlers that have begun, so the fast topic may wait for one of these to end. The
+    handlers take turns, so both rates are within the fast one's: as many of each start while both have records."""
     name = "two topics, handlers of 10 ms, wait at p99"
     if not lab.wants(name):
         return []

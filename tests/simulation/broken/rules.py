@@ -570,8 +570,8 @@ RULES = (
     Broken(
         name="turns-by-arrival",
         file="plugin/engine/record/turns.py",
-        rule="        row = self.rows.get(partition)\n",
-        instead="        partition = next(iter(self.rows), partition)\n        row = self.rows.get(partition)\n",
+        rule="        row = share.rows[partition]\n",
+        instead="        row = share.rows[next(iter(share.rows), partition)]\n",
         breaks="P5: what comes into the process waits behind all that another partition has there",
     ),
     Broken(

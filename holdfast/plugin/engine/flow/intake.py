@@ -38,7 +38,7 @@ _MEMBER_S = 0.05
 #: How often it is polled for partitions that have nothing here, when all that it had has come; and when much of others
 #: has come instead: what its queue may hold at most, by `queued.min.messages` and a fetch.
 _LOOK_S, _TURN_S, _TURN = 0.02, 0.25, 20_000
-#: The part of its share that has to be done before a paused partition goes on.
+#: A paused partition goes on when no more waits of it than this part of what may.
 _GO_ON = 4
 
 
@@ -235,8 +235,7 @@ class Intake:
     @property
     def _share(self) -> tuple[int, int]:
         """The records and bytes of each partition of which something is here."""
-        active = self._busy + sum(not owner.in_process for owner in self.waiting.owners())
-        active = max(1, active)
+        active = max(1, self._busy + sum(not owner.in_process for owner in self.waiting.owners()))
         return max(1, self._settings.max_in_flight // active), max(1, self._settings.max_in_flight_bytes // active)
 
     def _here(self, owner: Ownership) -> tuple[int, int]:
@@ -290,7 +289,7 @@ class Intake:
             return self.tight
         if ready < owner.in_process:
             return False
-        if owner.partition in self.waiting and owner.partition not in self.waiting.new:
+        if self.waiting.for_room(owner.partition):
             return True
         share, share_bytes = self._share
         return owner.in_process >= share or owner.in_process_bytes >= share_bytes

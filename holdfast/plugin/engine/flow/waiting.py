@@ -139,6 +139,10 @@ class Waiting:
         queue = self._queues.get(partition)
         return 0 if queue is None else queue.records
 
+    def for_room(self, partition: Partition) -> bool:
+        """Whether records of that partition wait for room, and not for the ramp."""
+        return partition in self and partition not in self.new
+
     def owners(self) -> Iterator[Ownership]:
         """The ownerships of which records wait."""
         return (queue.owner for queue in self._queues.values() if queue.records)

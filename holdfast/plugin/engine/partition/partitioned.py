@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -266,9 +265,13 @@ class Partitioned(Family):
             commits_sent=self._commits.sent,
             commits_refused=self._commits.refused,
             partitions=tuple(
-                replace(
-                    _figures(each, self.owners.get(each), ends.get(each), due_ms(each), self._lowest(each)),
-                    waiting_for_turn=self._parts.intake.waiting.records_of(each),
+                _figures(
+                    each,
+                    self.owners.get(each),
+                    ends.get(each),
+                    due_ms(each),
+                    self._lowest(each),
+                    waiting=self._parts.intake.waiting.records_of(each),
                 )
                 for each in partitions
             ),
@@ -368,7 +371,13 @@ class Partitioned(Family):
 
 
 def _figures(
-    partition: Partition, owner: Ownership | None, end: int | None, due_ms: int | None, lowest: OpenRecord | None
+    partition: Partition,
+    owner: Ownership | None,
+    end: int | None,
+    due_ms: int | None,
+    lowest: OpenRecord | None,
+    *,
+    waiting: int,
 ) -> PartitionFigures:
     if owner is None or not owner.owned:
         phase = "assigned" if owner is None else owner.phase.name.lower() if owner.name else "unnamed"
@@ -383,6 +392,7 @@ def _figures(
         epoch=owner.epoch or None,
         in_flight=sum(entry.count for entry in owner.entries.values()),
         waiting_for_claims=sum(entry.count for entry in owner.entries.values() if entry.state in OTHERS),
+        waiting_for_turn=waiting,
         lowest=lowest,
         next_retry_ms=due_ms,
     )

@@ -106,10 +106,7 @@ class Starving:
     def _goes_on(self, owner: Ownership) -> bool:
         """Whether its records go on starting; of a user's loop, which gets none meanwhile: whether it has some."""
         if self._starts:
-            waiting = self._parts.intake.waiting
-            return any(map(_waits, owner.entries.values())) or (
-                owner.partition in waiting and owner.partition not in waiting.new
-            )
+            return any(map(_waits, owner.entries.values())) or self._parts.intake.waiting.for_room(owner.partition)
         return any(entry.state is EntryState.TAKEN for entry in owner.entries.values())
 
 

@@ -7,7 +7,7 @@ one whose handler is quick.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -38,20 +38,13 @@ class _Share:
     __slots__ = ("count", "round", "rows", "turns")
 
     def __init__(self) -> None:
-        self.rows: dict[Partition, _Row] = {}
+        self.rows: defaultdict[Partition, _Row] = defaultdict(_Row)
         self.round = _Round[_Row]()
         #: How many lanes; and as above.
         self.count = self.turns = 0
 
     def __bool__(self) -> bool:
         return self.count > 0
-
-    def row(self, partition: Partition) -> _Row:
-        """The partition's row."""
-        row = self.rows.get(partition)
-        if row is None:
-            row = self.rows[partition] = _Row()
-        return row
 
 
 _Member = TypeVar("_Member", _Row, _Share)
@@ -90,7 +83,7 @@ class Turns:
     """One thread. A handler is known by its name."""
 
     def __init__(self) -> None:
-        self._shares: dict[Hashable, _Share] = {}
+        self._shares: defaultdict[Hashable, _Share] = defaultdict(_Share)
         self._round = _Round[_Share]()
 
     def __len__(self) -> int:
@@ -103,19 +96,15 @@ class Turns:
 
     def append(self, handler: Hashable, partition: Partition, lane: Lane) -> None:
         """Put a lane behind the others of its partition."""
-        share = self._share(handler)
-        row = share.row(partition)
+        share, row = self._one_more(handler, partition)
         row.lanes.append(lane)
-        share.count += 1
         share.round.give(row)
         self._round.give(share)
 
     def put_first(self, handler: Hashable, partition: Partition, lane: Lane) -> None:
         """Have a lane be the next one."""
-        share = self._share(handler)
-        row = share.row(partition)
+        share, row = self._one_more(handler, partition)
         row.lanes.appendleft(lane)
-        share.count += 1
         share.round.give_first(row)
         self._round.give_first(share)
 
@@ -142,8 +131,9 @@ class Turns:
         share.count -= 1
         return row.lanes.popleft()
 
-    def _share(self, handler: Hashable) -> _Share:
-        share = self._shares.get(handler)
-        if share is None:
-            share = self._shares[handler] = _Share()
-        return share
+    def _one_more(self, handler: Hashable, partition: Partition) -> tuple[_Share, _Row]:
+        """The places of a lane that is added."""
+        share = self._shares[handler]
+        share.count += 1
+        row = share.rows[partition]
+        return share, row

@@ -105,13 +105,12 @@ def look(connection: Connection[Any], table: str, columns: Sequence[str], key: S
             )
     unique = [tells_apart for each, tells_apart in connection.execute(_UNIQUE, [oid]) if set(each) == set(key)]
     if not unique:
-        quoted = sql.Identifier(*table.split(".")).as_string(connection)
         keys = [sql.Identifier(each).as_string(connection) for each in key]
         raise SettingError(
             "table",
             table,
             "an upsert needs a unique index on exactly the sink's key: "
-            f"CREATE UNIQUE INDEX CONCURRENTLY ON {quoted} ({', '.join(keys)})",
+            f"CREATE UNIQUE INDEX CONCURRENTLY ON {_quoted(connection, table)} ({', '.join(keys)})",
         )
     if not all(unique):
         raise SettingError("table", table, "a unique index on the key has a collation that takes two texts for one")
@@ -123,9 +122,12 @@ def schema_of(connection: Connection[Any], table: str) -> str:
     return _find(connection, table)[1]
 
 
+def _quoted(connection: Connection[Any], table: str) -> str:
+    return sql.Identifier(*table.split(".")).as_string(connection)
+
+
 def _find(connection: Connection[Any], table: str) -> tuple[int, str, str]:
-    quoted = sql.Identifier(*table.split(".")).as_string(connection)
-    found = connection.execute(_FIND, [quoted]).fetchone()
+    found = connection.execute(_FIND, [_quoted(connection, table)]).fetchone()
     if found is None:
         raise SettingError(
             "table",

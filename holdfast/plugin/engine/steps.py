@@ -97,6 +97,7 @@ class Steps:
         parts, admission = self._parts, self._admission
         parts.meter.polled += len(batch.records)
         admission.note(batch)
+        parts.intake.look_behind(parts.lanes)
         batch = parts.intake.sift(batch, stopped=parts.sessions.stalled)
         admission.admit(batch.records)
         self._family.reached(batch.ends)

@@ -142,3 +142,34 @@ def test_a_topic_with_few_records_has_every_second_turn_beside_one_with_a_backlo
         order = ["pay" in seen.value for seen in bench.work.started]
     first = order.index(True)
     assert sum(order[first : first + 40]) >= 19
+
+
+def test_a_key_with_a_backlog_leaves_the_other_keys_of_its_partition_going_on() -> None:
+    with Bench(orders=1) as bench:
+        bench.work.hold("a0")
+        bench.broker.produce("orders", 0, *numbered("a", range(180)), key="a")
+        for each in range(20):
+            bench.broker.produce("orders", 0, f"b{each}", key=f"b{each}")
+        bench.member(settings=Settings(workers=2, max_in_flight=100))
+        bench.wait_ended(*numbered("b", range(20)))
+        assert bench.work.is_running("a0")
+        bench.work.let_go()
+        bench.wait(lambda: len(bench.work.ended) == 200)
+    assert set(bench.work.starts().values()) == {1}
+    assert [seen.value for seen in bench.work.started if seen.value.startswith("a")] == numbered("a", range(180))
+
+
+def test_of_keys_with_a_backlog_as_much_again_is_in_the_process_and_no_more() -> None:
+    with Bench(orders=2) as bench:
+        bench.work.hold("a0")
+        bench.broker.produce("orders", 0, *numbered("a", range(1_000)), key="a")
+        member = bench.member(settings=Settings(workers=2, max_in_flight=100))
+        bench.wait_running("a0")
+        most = 0
+        for each in range(300):  # each is polled, started and ended: many turns
+            bench.broker.produce("orders", 1, f"b{each}", key=f"b{each}")
+            bench.wait_ended(f"b{each}")
+            most = max(most, in_process(member, 0))
+        assert 150 < most <= 200 + 64
+        bench.work.let_go()
+        bench.wait(lambda: len(bench.work.ended) == 1_300)

@@ -2,6 +2,8 @@
 
 - Handlers keep up if they end half of what is admitted, whatever is in the process: one stuck partition says nothing
   of the others.
+- Records that stand behind many of their own key do not count for the bounds of records (`Lanes.look_behind`): a key
+  with a backlog would stop the other keys of its partition. There may be as many of them again.
 - A client with one queue for all its partitions (librdkafka) brings nothing of one while another's backlog stands
   before it. So it is polled on while a partition has nothing here, beyond what there is room for.
 - Pausing throws prefetched records away: a partition is paused only when much of it waits here, and goes on when
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.lanes import Lanes
     from holdfast.plugin.ports import PartitionedSource
     from holdfast.plugin.settings import Settings
     from holdfast.records import Partition
@@ -38,6 +41,8 @@ _MEMBER_S = 0.05
 #: How often it is polled for partitions that have nothing here, when all that it had has come; and when much of others
 #: has come instead: what its queue may hold at most, by `queued.min.messages` and a fetch.
 _LOOK_S, _TURN_S, _TURN = 0.02, 0.25, 20_000
+#: The time between two looks at which records stand behind many of their own key.
+_LOOK_BEHIND_S = 0.1
 #: A paused partition goes on when no more waits of it than this part of what may.
 _GO_ON = 4
 
@@ -56,6 +61,9 @@ class Intake:
         #: leave it out. And what it is about to get.
         self.lent_records = self.lent_bytes = 0
         self.lent_soon = 0
+        #: By partition, records that stand behind many of their own key, as far as the bounds leave them out.
+        self._behind: dict[Partition, int] = {}
+        self._look_behind_at = 0.0
         #: Records that have been admitted since the start.
         self.admitted = 0
         self.climb, self.pace = Climb(settings.ramp), Pace()
@@ -109,6 +117,7 @@ class Intake:
             self.entered(entry)
         self.admitted = admitted
         self.waiting.clear()
+        self._behind = {}
 
     # ---- after an assignment
     def ramp_up(self) -> None:
@@ -149,6 +158,17 @@ class Intake:
             )
 
     # ---- each turn
+    def look_behind(self, lanes: Lanes) -> None:
+        """Look which records stand behind many of their own key. A leased record would only lose its lease there."""
+        now, left = self._clock.now(), self._settings.max_in_flight
+        if not self.can_pause or now < self._look_behind_at or (not self._behind and self.records * 2 < left):
+            return
+        self._look_behind_at = now + _LOOK_BEHIND_S
+        self._behind = {}
+        for partition, count in lanes.behind():
+            self._behind[partition] = min(count, left)
+            left -= self._behind[partition]
+
     @property
     def idle(self) -> bool:
         """Nothing is in the process, and nothing waits to go on."""
@@ -209,7 +229,7 @@ class Intake:
     @property
     def _bounded(self) -> tuple[int, int]:
         """The records and bytes that the bounds are about."""
-        return self.records - self.lent_records, self.bytes - self.lent_bytes
+        return max(0, self.records - self.lent_records - sum(self._behind.values())), self.bytes - self.lent_bytes
 
     def _shares(self) -> Callable[[Ownership, int], int]:
         """Return a function that says how many waiting records of an ownership are admitted now: as many as its share
@@ -239,9 +259,10 @@ class Intake:
         return max(1, self._settings.max_in_flight // active), max(1, self._settings.max_in_flight_bytes // active)
 
     def _here(self, owner: Ownership) -> tuple[int, int]:
-        """The records and bytes of an ownership that are admitted, without those that are lent."""
+        """The records and bytes of an ownership that are admitted and count: not those that are lent, and no records
+        that stand behind many of their key."""
         if not self.lent_records:
-            return owner.in_process, owner.in_process_bytes
+            return max(0, owner.in_process - self._behind.get(owner.partition, 0)), owner.in_process_bytes
         entries = [entry for entry in owner.entries.values() if not entry.with_loop]
         records, size = sum(entry.count for entry in entries), sum(entry.size for entry in entries)
         rest = max(0, records - self.lent_soon)

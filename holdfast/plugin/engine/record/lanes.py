@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
 
 
+#: So many of a key count as about to start.
+_SOON = 16
+
+
 class Lanes:
     """All lanes, and those whose first entry may start. A lane's key is one of its partition."""
 
@@ -203,6 +207,17 @@ class Lanes:
                 count += entry.count
                 size += entry.size
         return size
+
+    def behind(self) -> Iterator[tuple[Partition, int]]:
+        """Yield the partitions that have records which cannot start soon, and how many: behind `_SOON` others of their
+        key. Where all of a partition is one lane, all of it is what its handlers want next."""
+        for partition, lanes in self._lanes.items():
+            count = 0
+            for key, lane in lanes.items():
+                if lane.key is not None and lane.key == key:  # a lane of several keys is found by each of them
+                    count += max(0, len(lane.entries) + len(lane.followers) - _SOON)
+            if count:
+                yield partition, count
 
     # ---- out and back
     def take(self, lane: Lane, at_most: int) -> list[Entry]:

@@ -43,8 +43,8 @@ class Settings:
     poll_batch: int = 500
     #: Records that may be admitted at once (queued, running, not yet marked). Partitions share it evenly,
     #: and each may have 64 in any case. What was polled beyond that waits for its partition's turn. Records that a loop
-    #: of one's own has received and commits together do not count: it may gather more. Nor do those that stand behind 16
-    #: others of their own key, up to as many again.
+    #: of one's own has received and commits together do not count: it may gather more. Nor do those that stand behind
+    #: 16 others of their own key, up to as many again.
     max_in_flight: int = 4_000
     #: The same limit in bytes of keys, values and headers; one poll may exceed it. Half as much may wait besides (a
     #: waiting record counts 512 bytes more): a partition of which more than its part waits is paused.

@@ -2,7 +2,7 @@
 
 To run it, with Kafka and Redis on this machine (`docker compose up -d`):
 
-    pip install 'holdfast[kafka,spark]'
+    pip install 'holdfast-mq[kafka,spark]'
     python -m examples.shop 1000 --twice
     python -m examples.spark_orders_to_parquet --lake lake/orders
 

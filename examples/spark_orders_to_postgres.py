@@ -2,7 +2,7 @@
 
 To run it, with Kafka, Redis and PostgreSQL on this machine (`docker compose --profile postgres up -d`):
 
-    pip install 'holdfast[kafka,spark,postgres]'
+    pip install 'holdfast-mq[kafka,spark,postgres]'
     python -m examples.shop 1000 --twice
     python -m examples.spark_orders_to_postgres
 

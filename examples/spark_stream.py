@@ -1,6 +1,6 @@
 """What the Spark examples share: options, a session with Kafka's connector, the orders, and a loop that starts again.
 
-They need `pip install 'holdfast[spark,kafka]'` and Java 17 or 21, besides the servers.
+They need `pip install 'holdfast-mq[spark,kafka]'` and Java 17 or 21, besides the servers.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class MissingExtraError(HoldfastError, ImportError):
     """An optional dependency is not installed; the message names the extra to install."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed: pip install 'holdfast[{extra}]'")
+        super().__init__(f"{package} is not installed: pip install 'holdfast-mq[{extra}]'")
 
 
 class ClientUnusable(HoldfastError):

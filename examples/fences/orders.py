@@ -2,7 +2,7 @@
 
 To run it, with Kafka, Redis and PostgreSQL on this machine (`docker compose --profile postgres up -d`):
 
-    pip install 'holdfast[kafka,postgres]'
+    pip install 'holdfast-mq[kafka,postgres]'
     python -m examples.shop 1000
     python -m examples.fences.orders
 """

@@ -1,6 +1,6 @@
 """What the billing service is held to, without Kafka and without Redis.
 
-To run it, after `pip install 'holdfast[testing,kafka]'`:
+To run it, after `pip install 'holdfast-mq[testing,kafka]'`:
 
     python -m pytest examples/testing
 """

@@ -32,5 +32,5 @@ def __getattr__(name: str) -> object:
         if error.name != "greenlet":
             raise
         raise ImportError(
-            f"holdfast.testing.{name} needs greenlet, which is not installed: pip install 'holdfast[testing]'"
+            f"holdfast.testing.{name} needs greenlet, which is not installed: pip install 'holdfast-mq[testing]'"
         ) from None

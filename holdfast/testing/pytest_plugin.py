@@ -1,4 +1,4 @@
-"""The fixtures `world` and `member` of `pip install 'holdfast[testing]'`. See docs/how-to/testing.md.
+"""The fixtures `world` and `member` of `pip install 'holdfast-mq[testing]'`. See docs/how-to/testing.md.
 
 pytest imports this module in each run, so it imports nothing else of holdfast before a test asks for a fixture.
 """

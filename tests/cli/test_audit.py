@@ -73,7 +73,7 @@ def test_names_of_strangers_do_not_reach_the_terminal_as_they_are(here: Here, tm
 @pytest.mark.parametrize(
     ("before", "environment", "said"),
     [
-        ("import sys; sys.modules['pyspark'] = None", {}, "pip install 'holdfast[spark]'"),
+        ("import sys; sys.modules['pyspark'] = None", {}, "pip install 'holdfast-mq[spark]'"),
         ("", {"PATH": "/nowhere", "JAVA_HOME": ""}, "Spark needs Java"),
     ],
     ids=["no pyspark", "no Java"],
@@ -133,7 +133,7 @@ def test_files_are_judged_without_spark_java_and_pyarrow(mix: str, code: int, tm
 
 def test_tables_without_pyarrow_are_refused_before_the_work(tmp_path: Path) -> None:
     ran = bare("audit", tmp_path / "absent", "--output", tmp_path / "tables")
-    assert (ran.returncode, ran.stderr) == (2, "holdfast: pyarrow is not installed: pip install 'holdfast[spark]'\n")
+    assert (ran.returncode, ran.stderr) == (2, "holdfast: pyarrow is not installed: pip install 'holdfast-mq[spark]'\n")
 
 
 def test_tables_of_files_say_what_the_events_say(here: Here, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_no_answer_is_told_apart_from_a_refusal_and_names_no_password(closed_por
 def test_without_the_kafka_client_the_extra_is_named_and_claims_work(redis_url: str) -> None:
     code = "import sys; sys.modules['confluent_kafka'] = None; from holdfast.adapters.cli import main; sys.exit(main())"
     for command, said, became in (
-        ((*LIST, "--bootstrap", "x:1"), "pip install 'holdfast[kafka]'", 2),
+        ((*LIST, "--bootstrap", "x:1"), "pip install 'holdfast-mq[kafka]'", 2),
         ((*CLAIMS, "--redis", redis_url), "no namespace", 1),
     ):
         ran = subprocess.run(

@@ -98,3 +98,41 @@ def test_the_sdist_has_all_that_the_repository_has() -> None:
         return
     tracked = subprocess.run([git, "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     assert {each.split("/")[0] for each in tracked if each} - included <= {".gitignore", "pyproject.toml"}
+
+
+#: The distribution; `holdfast` is what Python imports, and on the public index another project.
+_NAME = "holdfast-mq"
+_INSTALLED = re.compile(r"(?:pip install|uv add|uv pip install|poetry add)\b(?P<what>[^\n`#]*)")
+_EXTRAS = re.compile(r"(?P<name>[\w.-]+)\[(?P<extras>[a-z0-9, -]+)\]")
+_TEXTS = ("*.md", "*.py", "*.sh", "*.toml", "*.yml", "*.yaml", "*Dockerfile*", "*.txt")
+
+
+def texts() -> list[tuple[Path, str]]:
+    """All that may tell a user what to install."""
+    found = [*ROOT.glob("*.md"), ROOT / "pyproject.toml"]
+    for folder in (*_WITH_PAGES, "tools"):
+        found += [each for pattern in _TEXTS for each in (ROOT / folder).rglob(pattern)]
+    return [(each, each.read_text(encoding="utf-8")) for each in found if "__pycache__" not in each.parts]
+
+
+def test_each_line_that_says_what_to_install_names_the_distribution() -> None:
+    seen = 0
+    for file, text in texts():
+        for found in _INSTALLED.finditer(text):
+            for word in re.findall(r"holdfast[\w-]*", found["what"]):
+                seen += 1
+                assert word == _NAME, f"{file}: {found[0]}"
+    assert seen > 30
+    assert PROJECT["project"]["name"] == _NAME
+
+
+def test_the_extras_that_are_named_anywhere_are_there() -> None:
+    there, seen = PROJECT["project"]["optional-dependencies"], 0
+    for file, text in texts():
+        for found in _EXTRAS.finditer(text):
+            if found["name"] not in ("holdfast", _NAME):
+                continue
+            assert found["name"] == _NAME, f"{file}: {found[0]}"
+            assert {each.strip() for each in found["extras"].split(",")} <= set(there), f"{file}: {found[0]}"
+            seen += 1
+    assert seen > 40

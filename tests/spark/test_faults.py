@@ -332,7 +332,7 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)' "$@"
 """)
     without.chmod(0o755)
     python.pythonExec = str(without)
-    with pytest.raises(ClientUnusable, match=r"cannot import holdfast: pip install 'holdfast\[spark\]'"):
+    with pytest.raises(ClientUnusable, match=r"cannot import holdfast: pip install 'holdfast-mq\[spark\]'"):
         lake.put(0, ("a", 1))
 
 

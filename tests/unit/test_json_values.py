@@ -270,7 +270,7 @@ class TestWithNeither:
     @pytest.mark.parametrize("kind", [Order, Line, list[int], int | None, Mapping[str, int]])
     def test_other_types_are_told_at_once_with_what_to_install(self, kind: Any) -> None:
         with pytest.raises(
-            SettingError, match=r"^value=.* needs msgspec or pydantic: pip install 'holdfast\[typed\]'$"
+            SettingError, match=r"^value=.* needs msgspec or pydantic: pip install 'holdfast-mq\[typed\]'$"
         ):
             deserializer(kind)
 
@@ -317,7 +317,7 @@ def test_an_app_runs_with_either_and_with_neither(absent: list[str]) -> None:
     command = [sys.executable, "-c", APP, *absent]
     plain, typed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     assert plain == "([{'order_id': 17}], 1)"
-    assert ("([Order(order_id=17)], 1)" if len(absent) == 1 else "pip install 'holdfast[typed]'") in typed
+    assert ("([Order(order_id=17)], 1)" if len(absent) == 1 else "pip install 'holdfast-mq[typed]'") in typed
 
 
 JSON = st.recursive(

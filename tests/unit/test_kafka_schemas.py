@@ -211,7 +211,7 @@ def test_a_configuration_that_cannot_work_is_told_without_credentials() -> None:
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry.avro", None)
-    with pytest.raises(MissingExtraError, match=r"holdfast\[schema-registry\]"):
+    with pytest.raises(MissingExtraError, match=r"holdfast-mq\[schema-registry\]"):
         Avro("http://host")
 
 

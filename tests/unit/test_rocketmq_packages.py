@@ -73,9 +73,9 @@ def test_the_classic_client_is_given(site: Site) -> None:
 
 
 def test_none_names_the_extra(site: Site) -> None:
-    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[rocketmq\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast-mq\[rocketmq\]'"):
         load_classic()
-    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[rocketmq5\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast-mq\[rocketmq5\]'"):
         load_grpc()
 
 

@@ -32,7 +32,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_package_one_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "_folders", list)
     monkeypatch.setattr(packages, "_has_wheel", lambda: True)
-    with pytest.raises(MissingExtraError, match=r"holdfast\[rocketmq\]"):
+    with pytest.raises(MissingExtraError, match=r"holdfast-mq\[rocketmq\]"):
         PushSource(namesrv="127.0.0.1:9876", group="billing")
 
 

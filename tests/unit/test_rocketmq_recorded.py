@@ -139,7 +139,7 @@ def test_a_body_of_lz4_or_zstd_is_read_or_the_error_says_what_to_install(kind: i
             decompress(b"no such thing", kind)
     else:
         with pytest.raises(
-            MissingExtraError, match=rf"{package} is not installed: pip install 'holdfast\[rocketmq-codecs"
+            MissingExtraError, match=rf"{package} is not installed: pip install 'holdfast-mq\[rocketmq-codecs"
         ):
             decompress(body, kind)
 

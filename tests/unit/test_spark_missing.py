@@ -19,5 +19,5 @@ def test_a_package_that_is_missing_is_said_with_the_extra_that_brings_it(
     for name in [name for name in sys.modules if name.split(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)  # Python's way to say that there is none
-    with pytest.raises(MissingExtraError, match=rf"^{package} is not installed: pip install 'holdfast\[spark\]'$"):
+    with pytest.raises(MissingExtraError, match=rf"^{package} is not installed: pip install 'holdfast-mq\[spark\]'$"):
         importlib.import_module("holdfast.adapters.spark")

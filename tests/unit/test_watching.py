@@ -288,7 +288,7 @@ class TestEndpoint:
         monkeypatch.delitem(sys.modules, "holdfast.adapters.prometheus", raising=False)
         with serve(other(), port=0) as endpoint:
             code, _, body = ask(endpoint, "/metrics")
-            assert (code, body) == (501, "prometheus-client is not installed: pip install 'holdfast[prometheus]'\n")
+            assert (code, body) == (501, "prometheus-client is not installed: pip install 'holdfast-mq[prometheus]'\n")
             assert ask(endpoint, "/live")[0] == 200
 
 

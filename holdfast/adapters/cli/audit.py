@@ -34,7 +34,7 @@ _EXAMPLE = """\
   holdfast audit kafka:localhost:9092/audit --output /lake/audit --follow /lake/audit.checkpoint   # what is new
 
 Local files need nothing else. Topics and other file systems (kafka:..., s3a://...), --follow and --spark need Spark in
-this process: pip install 'holdfast[spark]', Java 17 or 21. --output and --tables need pyarrow, which is in the same
+this process: pip install 'holdfast-mq[spark]', Java 17 or 21. --output and --tables need pyarrow, which is in the same
 extra.
 exit codes: 0 no record was lost, and none ran twice; 1 a record was lost, ran twice, or retention deleted it unread; 4
 not all is known, because a process was killed, or events are missing or cannot be read; 2 a wrong command line or

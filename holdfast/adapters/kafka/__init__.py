@@ -1,4 +1,4 @@
-"""Kafka by confluent-kafka: `pip install 'holdfast[kafka]'`."""
+"""Kafka by confluent-kafka: `pip install 'holdfast-mq[kafka]'`."""
 
 from holdfast.adapters.kafka.aio_consumer import AIOKafkaConsumer
 from holdfast.adapters.kafka.consumer import KafkaConsumer

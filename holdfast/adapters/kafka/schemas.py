@@ -73,7 +73,7 @@ class Avro(_FromRegistry[T]):
         conf: for confluent's AvroDeserializer.
 
     Raises:
-        MissingExtraError: `pip install 'holdfast[schema-registry]'`.
+        MissingExtraError: `pip install 'holdfast-mq[schema-registry]'`.
         SettingError: the configuration cannot work.
     """
 

@@ -71,7 +71,7 @@ def load_grpc(name: str = "rocketmq") -> ModuleType:
     except ImportError as error:
         raise ClientUnusable(
             f"rocketmq-python-client is installed and cannot be imported ({error}): pip install --force-reinstall "
-            "'holdfast[rocketmq5]'"
+            "'holdfast-mq[rocketmq5]'"
         ) from error
 
 
@@ -86,12 +86,12 @@ def _require(wanted: Package) -> None:
     if found is Package.FOREIGN:
         raise ClientUnusable(
             f"the import name 'rocketmq' belongs to {', '.join(map(str, _folders())) or 'a module'}, which is no "
-            f"RocketMQ client: rename it, then pip install 'holdfast[{_EXTRA[wanted]}]'"
+            f"RocketMQ client: rename it, then pip install 'holdfast-mq[{_EXTRA[wanted]}]'"
         )
     have = "are both" if found is Package.BOTH else "is"
     raise ClientUnusable(
         f"this needs {wanted.value}, and {found.value} {have} installed; both own the import name 'rocketmq', so that "
-        f"only one of them works in an environment: {_UNINSTALL}; pip install 'holdfast[{_EXTRA[wanted]}]'"
+        f"only one of them works in an environment: {_UNINSTALL}; pip install 'holdfast-mq[{_EXTRA[wanted]}]'"
     )
 
 

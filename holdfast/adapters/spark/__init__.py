@@ -1,4 +1,4 @@
-"""Spark through pyspark: `pip install 'holdfast[spark]'`, Java 17 or 21."""
+"""Spark through pyspark: `pip install 'holdfast-mq[spark]'`, Java 17 or 21."""
 
 from holdfast.adapters.spark import writers
 from holdfast.adapters.spark.marking import drop_done

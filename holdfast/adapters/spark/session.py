@@ -277,13 +277,13 @@ def require_workers(spark: SparkSession) -> None:
     if (error := _worker_failure(spark, FunctionType(_through.__code__, {}))) is not None:
         raise ClientUnusable(
             f"Spark's Python workers do not run: they need this driver's Python, {sys.version_info[0]}."
-            f"{sys.version_info[1]}, with 'holdfast[spark]' installed: set PYSPARK_PYTHON, or the conf "
+            f"{sys.version_info[1]}, with 'holdfast-mq[spark]' installed: set PYSPARK_PYTHON, or the conf "
             "spark.pyspark.python, to such a one before the session starts"
         ) from error
     if (error := _worker_failure(spark, _through)) is not None:
         raise ClientUnusable(
-            "Spark's Python workers cannot import holdfast: pip install 'holdfast[spark]' where the executors run, in "
-            "the version that the driver has"
+            "Spark's Python workers cannot import holdfast: pip install 'holdfast-mq[spark]' where the executors run, "
+            "in the version that the driver has"
         ) from error
 
 

@@ -51,8 +51,8 @@ def serve(
     """Answer HTTP in a thread of its own, before, while and after the apps run, until `close()` or the process' end.
 
     `/live` and `/ready` answer 200 or 503, with the reasons as JSON; `/status` has the figures as JSON; `/metrics` is
-    for Prometheus (`holdfast[prometheus]`). Whoever reaches the port is told of topics, groups, offsets and handlers,
-    but of no credentials, no records, and nothing that the errors of handlers say. An answer takes up to two seconds
+    for Prometheus (`holdfast-mq[prometheus]`). Whoever reaches the port is told of topics, groups, offsets and
+    handlers, but of no credentials, no records, and nothing that the errors of handlers say. An answer takes up to two seconds
     for each app whose loop waits for a broker or a store.
 
     Args:
@@ -96,7 +96,7 @@ class Endpoint:
         metrics = "/metrics, " if has_metrics else ""
         _log.info("serving %s%s/live, /ready and /status", self.url, metrics)
         if not has_metrics:
-            _log.info("without /metrics: pip install 'holdfast[prometheus]'")
+            _log.info("without /metrics: pip install 'holdfast-mq[prometheus]'")
 
     @property
     def url(self) -> str:

@@ -223,5 +223,5 @@ def _reader(kind: Any) -> Callable[[bytes], Any]:  # noqa: ANN401 - a type
     except TypeError as error:
         raise SettingError("value", kind, f"{error}: {_REMEDY}") from error
     if found is None:
-        raise SettingError("value", kind, "decoding it needs msgspec or pydantic: pip install 'holdfast[typed]'")
+        raise SettingError("value", kind, "decoding it needs msgspec or pydantic: pip install 'holdfast-mq[typed]'")
     return found.read

@@ -40,7 +40,7 @@ _BROKERS_S = 3.0
 
 
 class LeasedSource(ByMessage):
-    """Consumes a group's messages through RocketMQ's proxy, by rocketmq-python-client (`holdfast[rocketmq5]`).
+    """Consumes a group's messages through RocketMQ's proxy, by rocketmq-python-client (`holdfast-mq[rocketmq5]`).
 
     The broker delivers messages one by one. Each is hidden from other members for `invisible_s`, which is renewed while
     it is in the process, and is acknowledged by itself. It is claimed by its business key or, without one, by its

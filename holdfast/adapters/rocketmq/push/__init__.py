@@ -1,4 +1,4 @@
-"""RocketMQ through rocketmq-client-python, the C++ client: `pip install 'holdfast[rocketmq]'`."""
+"""RocketMQ through rocketmq-client-python, the C++ client: `pip install 'holdfast-mq[rocketmq]'`."""
 
 from holdfast.adapters.rocketmq.push.source import PushSource
 

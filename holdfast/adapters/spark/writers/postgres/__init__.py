@@ -1,4 +1,4 @@
-"""PostgreSQL through psycopg 3: `pip install 'holdfast[postgres]'`, on the driver and on the executors."""
+"""PostgreSQL through psycopg 3: `pip install 'holdfast-mq[postgres]'`, on the driver and on the executors."""
 
 from holdfast.adapters.spark.writers.postgres.writer import PostgresWriter, postgres
 

@@ -52,8 +52,8 @@ def serve(
 
     `/live` and `/ready` answer 200 or 503, with the reasons as JSON; `/status` has the figures as JSON; `/metrics` is
     for Prometheus (`holdfast-mq[prometheus]`). Whoever reaches the port is told of topics, groups, offsets and
-    handlers, but of no credentials, no records, and nothing that the errors of handlers say. An answer takes up to two seconds
-    for each app whose loop waits for a broker or a store.
+    handlers, but of no credentials, no records, and nothing that the errors of handlers say. An answer takes up to two
+    seconds for each app whose loop waits for a broker or a store.
 
     Args:
         apps: one or more, of different groups.

@@ -7,7 +7,6 @@ import posixpath
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
@@ -15,7 +14,6 @@ from mkdocs.structure.files import File
 from holdfast.adapters.cli.entry import parser
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
@@ -24,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 #: `make docs` puts it there, for a site that loads nothing from elsewhere. Without it a reader's browser fetches
 #: mermaid from unpkg.com, as the theme has it.
 MERMAID = ROOT / ".servers" / "mermaid" / "package" / "dist" / "mermaid.tiny.js"
-_LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
+_LINK = re.compile(r"\[((?:[^\[\]]|!?\[[^\]]*\]\([^)]*\))*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -40,7 +38,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: object) -> str:
-    """Links to files beside docs/ as links to the source; the help of all commands in the place of its mark.
+    """Links to files beside docs/ as links to the source, or, while that has no address, as their paths in it; the help
+    of all commands in the place of its mark.
 
     Raises:
         PluginError: a link leads to a file that is not there.
@@ -48,21 +47,17 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: ob
     folder = posixpath.dirname(page.file.src_uri)
 
     def link(found: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join("docs", folder, found[1]))
+        text, path, anchor = found.groups()
+        target = posixpath.normpath(posixpath.join("docs", folder, path))
         if target.startswith("docs/"):
             return found[0]  # mkdocs looks for it
         if not (ROOT / target).exists():
-            raise PluginError(f"docs/{page.file.src_uri}: {found[1]} is not there")
-        return f"]({config.repo_url}/blob/main/{target}{found[2] or ''})"
+            raise PluginError(f"docs/{page.file.src_uri}: {path} is not there")
+        if config.repo_url:
+            return f"[{text}]({config.repo_url}/blob/main/{target}{anchor or ''})"
+        return f"`{target}`" if text.strip("`") in target else f"{text} (`{target}`)"
 
     return _LINK.sub(link, markdown).replace("<!-- help -->", commands())
-
-
-def on_env(env: Environment, *, config: MkDocsConfig, **_: object) -> Environment:
-    """No button for the repository at the head of each page while its address is one that leads nowhere."""
-    if config.repo_url and urlsplit(config.repo_url).hostname == "holdfast.example":
-        config.repo_url = ""
-    return env
 
 
 def commands() -> str:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from holdfast.timing import Clock
 
-#: Looks come close together at first: what is produced has to be known before much was taken.
+#: Looks come close together at first: the production rate must be known before much is taken.
 _FIRST_S, _THEN_S = 0.05, 1.0
 #: After a question that was not answered.
 _TROUBLE_S = 5.0
 #: An older answer does not say that nothing is behind: it may have come since.
 _FRESH_S = 0.5
-#: From fewer records nothing is concluded.
+#: Fewer records give no rate.
 _FEW = 4
 
 
@@ -36,13 +36,12 @@ class Backlog:
         self._source, self._clock = source, clock
         self._first: dict[Partition, tuple[float, int]] = {}
         self._look_at, self._wait_s = 0.0, _FIRST_S
-        #: Whether an answer is to come, and whether it was asked for before partitions came.
+        #: An answer is outstanding; it was requested before partitions came.
         self._asked = self._outdated = False
         self._asked_at = 0.0
-        #: As of the last look: of partitions that came, records between what was read and the ends of the logs; inf =
-        #: not known.
+        #: The lag of new partitions at the last look, in records; inf = not known.
         self.lag = math.inf
-        #: For all that is owned, and for what of it came; None = not known.
+        #: The rate for all owned partitions, and for the new ones; None = not known.
         self.produced_per_s: float | None = None
         self.produced_new_per_s: float | None = None
 
@@ -57,8 +56,8 @@ class Backlog:
         """Ask, if it is time, and take the answer when it is there. Never waits: marks and polls would wait with it.
 
         Args:
-            owners: all that is assigned.
-            came: those that the ramp is about.
+            owners: all assigned partitions.
+            came: the new ones.
         """
         now = self._clock.now()
         if now < self._look_at:
@@ -92,8 +91,8 @@ class Backlog:
         self.lag = sum(max(0, ends[owner.partition] - owner.next_offset) for owner in owned if owner.partition in came)
 
     def _produced(self, ends: Mapping[Partition, int], now: float) -> float | None:
-        """Rather too low, as what was taken in stays so: by one standard deviation, as chance would have it, and from
-        when the first answer was asked for, as a process that stands still takes it long after it was true."""
+        """The rate, rather too low than too high, since what was admitted stays admitted: less one standard deviation,
+        and counted from the first question, since a process that stands still gets its answer late."""
         count, per_s = 0, 0.0
         for partition, end in ends.items():
             since, first = self._first.setdefault(partition, (self._asked_at, end))

@@ -34,12 +34,12 @@ _log = logging.getLogger("holdfast")
 
 #: A partition may always have that many in the process, so that one whose records all wait does not stop the others.
 _GUARANTEED = 64
-#: How long there was no room before the process counts as full.
+#: The process counts as full after this long without room.
 _GRACE_S = 0.2
-#: How often the client is polled for membership alone, where nothing more is to come.
+#: The time between two polls that only keep the membership.
 _MEMBER_S = 0.05
-#: How often it is polled for partitions that have nothing here, when all that it had has come; and when much of others
-#: has come instead: what its queue may hold at most, by `queued.min.messages` and a fetch.
+#: For partitions that have nothing here the client is polled this often, once it was seen empty. It may hold records of
+#: theirs behind others if it was not seen empty for the second time, until as many records came as its queue may hold.
 _LOOK_S, _TURN_S, _TURN = 0.02, 0.25, 20_000
 #: The time between two looks at which records stand behind many of their own key.
 _LOOK_BEHIND_S = 0.1
@@ -52,37 +52,38 @@ class Intake:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
-        #: What is admitted.
+        #: Records that are admitted, and their bytes.
         self.records = 0
         self.bytes = 0
-        #: Partitions of which something is.
+        #: Partitions that have admitted records.
         self._busy = 0
-        #: Of these, what a user's loop has, or is about to get, which alone can end it and asks for more: the bounds
-        #: leave it out. And what it is about to get.
+        #: The part that a user's loop has or is about to get, and the latter alone. The bounds leave it out: only the
+        #: loop can end these records, and it asks for more.
         self.lent_records = self.lent_bytes = 0
         self.lent_soon = 0
-        #: By partition, records that stand behind many of their own key, as far as the bounds leave them out.
+        #: Partition -> records that stand behind many of their own key, as far as the bounds leave them out.
         self._behind: dict[Partition, int] = {}
         self._look_behind_at = 0.0
         #: Records that have been admitted since the start.
         self.admitted = 0
         self.climb, self.pace = Climb(settings.ramp), Pace()
-        #: What was polled, and there is no room for yet.
+        #: Polled records that have no room yet.
         self.waiting = Waiting()
         self._told = False
-        #: Whether the source delivers nothing of a partition while it is polled; else there are no shares.
+        #: The source can be polled while it delivers nothing of some partitions; else there are no shares.
         self.can_pause = True
-        #: What the application wants nothing of for now.
+        #: Partitions that are to deliver nothing for now.
         self.held: Collection[Partition] = ()
-        #: Since when there has been no room.
+        #: The time since which there has been no room.
         self._full_since: float | None = None
         self._paused: set[Partition] = set()
-        #: How many partitions may deliver and have nothing here, as of the last look at all.
+        #: Partitions that may deliver and had nothing here, at the last look at all.
         self._without = 0
-        #: What the last poll was for; what has come since the client's queue has turned over, and when that was.
+        #: The records that the last poll asked for; those that came since the client was empty (or has turned its queue
+        #: over), and the time of that.
         self.asked = self._come = 0
         self._turned_at = self._look_at = 0.0
-        #: It is polled on until the client has nothing more.
+        #: The client is polled on until it has nothing more.
         self._catches_up = False
 
     # ---- counting
@@ -198,15 +199,15 @@ class Intake:
         return self._fitting(settings.poll_batch)
 
     def is_behind(self) -> bool:
-        """Whether partitions that have nothing here may have waited too long at the client, behind others. Then until
-        the client has nothing more, or each of them has something."""
+        """Whether records of partitions that have nothing here may have waited too long at the client, behind others.
+        It stays so until the client has nothing more, or each of them has something."""
         if not self._come or not self._without or not self.can_pause:
             return False
         self._catches_up = self._catches_up or self._clock.now() - self._turned_at >= _TURN_S
         return self._catches_up
 
     def sift(self, batch: Batch, *, stopped: bool) -> Batch:
-        """Of what was polled, and of what waits, what goes on now (see `Waiting`)."""
+        """Queue what was polled, and return what goes on now (see `Waiting`)."""
         came, waiting = len(batch.records), self.waiting
         self._come = self._come + came if came >= self.asked else 0
         self.asked = 0
@@ -326,7 +327,7 @@ class Intake:
 
     @property
     def paused(self) -> int:
-        """How many partitions deliver nothing."""
+        """The number of paused partitions."""
         return len(self._paused)
 
     # ---- pausing (partitioned sources)

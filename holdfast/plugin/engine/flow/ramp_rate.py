@@ -1,10 +1,10 @@
 """Climb and Pace: compute how the intake grows after a takeover (the policy `Ramp`). Pure: callers pass times.
 
-What it is held to at first is the *steady* intake: what producers send to the partitions that are owned now. Partitions
-that stay take what they need of it, and are never held; those that came share the rest (`new_partitions.py`).
+At first the limit is the *steady* intake: the rate at which producers write to the partitions that are owned now.
+Partitions that stay take what they need of it, and are never held; new ones share the rest (`waiting.py`).
 
-The ramp's rate follows what is produced down as well as up: the first look covers a twentieth of a second, and a burst
-in it would hold for the whole backlog otherwise. It never falls below where it began, and what it has doubled to.
+The limit follows that rate down as well as up: the first look covers a twentieth of a second, and a burst in it would
+count for the whole backlog otherwise. The limit never falls below its start, nor below what it has doubled to.
 """
 
 from __future__ import annotations
@@ -16,49 +16,49 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast.plugin.ramp import Ramp
 
-#: The longest that an unused allowance is kept: what a poll may bring at once.
+#: Seconds for which an unused allowance is kept. One poll may bring all of it.
 _BURST_S = 0.05
-#: Doubling waits for so long: at first until what is produced is known, then until handlers show whether they keep up.
+#: The first doubling waits until the production rate is known, each later one until handlers show whether they keep up.
 _MEASURE_S = 0.5
 _DOUBLE_S = 0.25
-#: They keep up if they have ended at least that part of what was admitted meanwhile: one partition that is stuck says
-#: nothing of the others. And more is let through only where at least that part of the allowance was used.
+#: Handlers keep up if they have ended this part of what was admitted meanwhile: one partition that is stuck says
+#: nothing of the others. The limit doubles only if this part of the allowance was used.
 _PART = 0.5
-#: Less than that much of the allowance, or that many records, is no lag, however fast it went until now.
+#: A lag below this many seconds of the allowance, or this many records, counts as none.
 _NO_LAG_S = 0.05
 _NO_LAG = 10
-#: Where nobody can tell the lag: so long without having held anything back means that there is none.
+#: Where the source cannot tell the lag: there is none if nothing was held back for this long.
 _UNHINDERED_S = 1.0
-#: What those that stay take beyond the rate is made up for by those that came, for so long at most.
+#: Partitions that stay may exceed the rate; new ones wait for it, this many seconds at most.
 _DEBT_S = 1.0
-#: How many seconds' worth of what is produced a hand-over in good order leaves behind, at most; and how many say that
-#: nobody had these partitions before: no member is missed for so long.
+#: The lag in seconds of production: a graceful hand-over leaves no more than the first. The second says that no member
+#: had these partitions before, since the group does not miss a member for so long.
 _HAND_OVER_S, _NOBODY_S = 3.0, 120.0
 
 
 class Climb:
-    """Where the intake is on its way up. `over`: it holds nothing back. One thread."""
+    """The growing limit of the intake. `over`: there is no limit any more. One thread."""
 
     def __init__(self, policy: Ramp | None) -> None:
         self._policy = policy
         self.over = True
-        #: Whether its allowance was ever used up, so that more may have waited.
+        #: The allowance was used up once, so records may have waited.
         self.held = False
-        #: What may be admitted, in records a second. It follows what is produced, which is known roughly at first.
+        #: The limit, in records a second. It follows the production rate, which is known roughly at first.
         self.rate = 0.0
-        #: It never falls below where it began, and what it has doubled to.
+        #: `rate` never falls below this: where it began, or what it has doubled to.
         self._least = 0.0
-        #: What is produced, or was taken in before: None = not known (yet), or next to nothing.
+        #: The production rate, or the intake before. None: not known (yet), or next to nothing.
         self.steady: float | None = None
         self._history = 0.0
         self._began = self._ended = 0.0
-        #: Since when the lag is known, and whether it was held against what is produced.
+        #: The time at which the lag was known first; it was compared with the production rate.
         self._known_at: float | None = None
         self._judged = False
         self._tokens = self._floor_tokens = 0.0
         self._filled_at = self._held_at = 0.0
         self._total = self._came = 0
-        #: When doubling was last thought of, and what had been admitted and ended by then.
+        #: The last time at which doubling was considered, and the records admitted and ended by then.
         self._since, self._admitted, self._ended_then = 0.0, 0, 0
 
     def begin(self, now: float, total: int, ended: int, history_per_s: float) -> None:
@@ -75,7 +75,7 @@ class Climb:
         self._since, self._admitted, self._ended_then = now, total, ended
 
     def room(self, now: float, total: int) -> int:
-        """How many records may be admitted now, where `total` were so far, whatever they are of."""
+        """The records of any partition that may be admitted now, after `total` so far."""
         taken, left = self._fill(now, total)
         self.held = self.held or (taken > 0 and left < 1)
         if left < _burst(self.rate) / 2:
@@ -83,7 +83,7 @@ class Climb:
         return max(0, int(self._tokens))
 
     def room_for_new(self, now: float, total: int, came: int) -> int:
-        """How many of the partitions that came: what those that stay have left of the rate, at least the floor.
+        """The records of new partitions that may be admitted now: the rest of the rate, at least the floor.
 
         Args:
             now: by the engine's clock.
@@ -101,8 +101,8 @@ class Climb:
         return max(0, int(self._tokens), int(self._floor_tokens))
 
     def _fill(self, now: float, total: int) -> tuple[int, float]:
-        """Subtract what was taken since the last time, then add what was earned. Returns: what was taken, and what was
-        left of the last allowance."""
+        """Subtract what was taken since the last time, then add what was earned. Returns what was taken, and the rest
+        of the last allowance."""
         taken = total - self._total
         # Taken first, earned afterwards: the bound of a burst would swallow what is earned while they are taken.
         left = max(-self.rate * _DEBT_S, self._tokens - taken)
@@ -138,7 +138,7 @@ class Climb:
         if steady * policy.headroom >= policy.floor_per_s:
             self.steady = steady
         cap = (self.steady or 0.0) * policy.headroom
-        # What a second may take beyond what comes in anyhow, and beyond what was let through in the last one.
+        # The excess over the production rate, and over the last limit, that one second may take.
         at_once = max(_NO_LAG, self.rate * _NO_LAG_S, cap - max(self.rate, self.steady or 0.0))
         unhindered = now - self._held_at >= _UNHINDERED_S if lag is None else lag <= at_once
         if unhindered or now - self._began >= 2 * policy.over_s or self._no_takeover(now, lag, produced_new_per_s):
@@ -155,8 +155,8 @@ class Climb:
             self._since, self._admitted, self._ended_then = now, total, ended
 
     def _no_takeover(self, now: float, lag: float | None, produced_new_per_s: float | None) -> bool:
-        """Whether what is behind is no backlog of a takeover. Judged once, when what is produced is known: later the
-        lag is what the ramp has left of it."""
+        """Whether the lag is no backlog of a takeover. Judged once, when the production rate is known: later the ramp
+        itself causes lag."""
         if self._judged or lag is None or lag == math.inf:
             return False
         self._known_at = now if self._known_at is None else self._known_at
@@ -167,13 +167,13 @@ class Climb:
         return behind_s <= _HAND_OVER_S or (behind_s >= _NOBODY_S and not self._history)
 
     def left_s(self, now: float) -> float | None:
-        """For how long it holds the intake to a steady one, at most; None = it does not."""
+        """Seconds for which the limit stays the steady intake, at most; None = it does not."""
         if self.over or self._policy is None or self.steady is None or not self._judged:
             return None
         return max(0.0, self._began + self._policy.over_s - now) or None
 
     def lasted_s(self, now: float) -> float:
-        """How long the climb has lasted, or lasts until now."""
+        """Seconds that the climb has lasted so far, or lasted."""
         return (self._ended if self.over else now) - self._began
 
 
@@ -182,7 +182,7 @@ def _burst(rate: float) -> float:
     return max(1.0, rate * _BURST_S)
 
 
-#: How far back the intake of late goes, and how finely it is looked at.
+#: `of_late_per_s` goes back this far, by samples this far apart. The peak is that of a window this long.
 _HISTORY_S = 10.0
 _SAMPLE_S = 0.1
 _WINDOW_S = 1.0

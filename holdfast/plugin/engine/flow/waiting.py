@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.ports import End
     from holdfast.records import Partition, Record
 
-#: What Python's objects of a waiting record take besides its bytes: of short records they are the larger part.
+#: The memory of a waiting record's Python objects, besides its bytes: for short records the larger part.
 _RECORD_BYTES = 512
 
 
@@ -39,13 +39,13 @@ class _Queue:
 
     def __init__(self, owner: Ownership, *, new: bool) -> None:
         self.owner = owner
-        #: The ramp is about it.
+        #: The ramp limits it.
         self.new = new
         self.chunks: deque[tuple[list[Record], int]] = deque()
         self.records = self.size = 0
-        #: Its first record has gone on.
+        #: The first record has gone on.
         self.begun = False
-        #: Its client has read up to there, behind what waits.
+        #: The client has read up to there, behind what waits.
         self.end: End | None = None
 
     def append(self, records: list[Record]) -> int:
@@ -88,12 +88,12 @@ class Waiting:
     def __init__(self) -> None:
         #: The partition whose turn it is stands first.
         self._queues: dict[Partition, _Queue] = {}
-        #: New partitions: the ramp is about these.
+        #: New partitions: the ramp limits these.
         self.new: set[Partition] = set()
-        #: What waits.
+        #: Waiting records, and their bytes.
         self.records = 0
         self.bytes = 0
-        #: How many records of new partitions have gone on.
+        #: Records of new partitions that have gone on.
         self.new_gone_on = 0
 
     def __bool__(self) -> bool:
@@ -105,7 +105,7 @@ class Waiting:
         return self.records_of(partition) > 0
 
     def add_new(self, owners: Iterable[Ownership]) -> None:
-        """From now on their records wait for the ramp."""
+        """Let the records of new partitions wait for the ramp."""
         for owner in owners:
             self.drop([owner.partition])
             self._queues[owner.partition] = _Queue(owner, new=True)
@@ -119,13 +119,13 @@ class Waiting:
                 self._clear(queue)
 
     def clear(self) -> None:
-        """Nothing of it is to be relied on: whatever waits comes again, by other ownerships."""
+        """Drop all: a call was torn, and what waits comes again, by other ownerships."""
         self._queues.clear()
         self.new.clear()
         self.records = self.bytes = 0
 
     def sent_elsewhere(self, partition: Partition) -> None:
-        """The client was told to read on from the ledger's end: what waits comes again."""
+        """Drop what waits: the client was told to read on from the ledger's end, and brings it again."""
         if (queue := self._queues.get(partition)) is not None:
             self._clear(queue)
 

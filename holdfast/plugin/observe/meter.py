@@ -52,7 +52,9 @@ class Meter:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.store_calls = StoreCalls(clock)
-        self.polled = 0
+        #: Records that were polled, that were skipped since their position was known as done, and that a former owner
+        #: had in hand and did not end.
+        self.polled = self.suppressed = self.taken_up = 0
         #: Event's class -> how many were emitted.
         self.events: Counter[type[Event]] = Counter()
         self.drained = self.abandoned = self.expired = self.client_skipped = 0

@@ -167,8 +167,6 @@ class PartitionFigures:
 class SourceFigures:
     """The figures that a family of sources adds to a snapshot."""
 
-    suppressed: int = 0
-    taken_up: int = 0
     commits_sent: int = 0
     commits_refused: int = 0
     partitions: tuple[PartitionFigures, ...] = ()

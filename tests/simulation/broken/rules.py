@@ -320,7 +320,7 @@ RULES = (
     # ---- what another program has committed
     Broken(
         name="a-foreign-offset-covers-one-more",
-        file="plugin/engine/partition/elsewhere.py",
+        file="plugin/engine/partition/commits.py",
         rule="        self._loop.done_elsewhere(owner.partition, offset)\n",
         instead="        offset += 1\n        self._loop.done_elsewhere(owner.partition, offset)\n",
         breaks="P1: the record at an offset that another program has committed counts as done",
@@ -591,7 +591,7 @@ RULES = (
     # ---- how far is read
     Broken(
         name="read-however-far",
-        file="plugin/engine/partition/far_ahead.py",
+        file="plugin/engine/partition/held_back.py",
         rule="            if ahead < (",
         instead="            if True or ahead < (",
         breaks="what is done above a record that does not end has no bound",

@@ -1,30 +1,34 @@
-"""Commits: decide when which offset goes to the broker. Two settings are the policy; ownerships keep the state.
+"""Commits: decide which offset goes to the broker, and when. Two settings are the policy; ownerships keep the state.
 
 - Commits are asynchronous, also inside of on_revoke (see `KafkaSource.commit`). One that is refused is harmless with
   a store: the position says what is done.
 - ILLEGAL_GENERATION and REBALANCE_IN_PROGRESS under cooperative-sticky are transient for partitions that stay: the
   offset is kept and sent again by the clock.
+- Another program may set the group's offset of a partition that is owned here: a producer's transaction, which takes
+  the offsets of its inputs along (`send_offsets_to_transaction`), or a tool. The records below that offset count as
+  done: they are not handled any more, here or by a successor, and no commit of ours goes back behind it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.dedup.claims import Mark
+from holdfast.dedup.offset_set import OffsetSet, Runs
 from holdfast.plugin.engine.partition.ownership import Phase
-from holdfast.plugin.events import CommitOverwritten
+from holdfast.plugin.engine.record.entry import EntryState
+from holdfast.plugin.events import AdvanceHonoured, CommitOverwritten
 from holdfast.plugin.ports import CommitFate, Committed
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from holdfast.plugin.engine.partition.elsewhere import Elsewhere
+    from holdfast.plugin.engine.family import Loop
     from holdfast.plugin.engine.partition.ownership import Ownership
-    from holdfast.plugin.events import Event
+    from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.ports import PartitionedSource
-    from holdfast.plugin.settings import Settings
     from holdfast.records import Partition
-    from holdfast.timing import Clock
 
 #: A commit without any outcome for so long is sent again: clients promise a callback, brokers do not promise an answer.
 _UNANSWERED_S = 30.0
@@ -33,31 +37,17 @@ _LOOK_S = 0.5
 _AGAIN_S = 30.0
 #: How often offsets are read that others commit.
 _LOOK_EACH_S = 10.0
+#: States of entries that have started: their handlers' ends decide about them.
+_STARTED = frozenset({EntryState.TAKEN, EntryState.STUCK, EntryState.ENDED})
 
 
 class Commits:
-    """Commits watermarks of marked records, of owned partitions, before they are unassigned. One thread.
+    """Commits watermarks of marked records, of owned partitions, before they are unassigned. One thread."""
 
-    Args:
-        source: where to.
-        settings: how often.
-        clock: the engine's.
-        elsewhere: takes what lies below an offset of another program for done.
-        tell: whom to tell.
-    """
-
-    def __init__(
-        self,
-        source: PartitionedSource,
-        settings: Settings,
-        clock: Clock,
-        *,
-        elsewhere: Elsewhere,
-        tell: Callable[[Event], None],
-    ) -> None:
-        self._source, self._settings, self._clock = source, settings, clock
-        self._elsewhere, self._tell = elsewhere, tell
-        self._next = clock.now() + settings.commit_interval_s
+    def __init__(self, parts: Parts, loop: Loop, source: PartitionedSource) -> None:
+        self._parts, self._loop, self._source = parts, loop, source
+        self._settings, self._clock, self._tell = parts.settings, parts.runtime, parts.tell
+        self._next = self._clock.now() + self._settings.commit_interval_s
         #: Others commit as a rule, the application's own transactions: then nothing of ours is committed anew, and the
         #: group's offsets are read more often, since they alone say what is done.
         self.others_commit = False
@@ -72,8 +62,9 @@ class Commits:
             self._next = now + self._settings.commit_interval_s
             owners = list(owners)
             for owner in owners:
-                if owner.phase is Phase.OWNED:
-                    self._elsewhere.complete(owner)
+                unfinished = owner.phase is Phase.OWNED and owner.elsewhere > owner.ledger.watermark
+                if unfinished and self._parts.outage.may_ask:  # the store gave no answer before
+                    self._done_below(owner, owner.elsewhere)
             self.commit_moved(owners)
             every_s = self._settings.commit_refresh_s
             every_s = min(every_s, _LOOK_EACH_S) if self.others_commit else every_s
@@ -104,7 +95,7 @@ class Commits:
         if isinstance(found, Committed) and not found.ours and found.offset >= owner.ledger.watermark:
             owner.elsewhere, owner.committed_at = found.offset, self._clock.now()
             if found.offset > owner.ledger.watermark:
-                self._elsewhere.done_below(owner, found.offset)
+                self._done_below(owner, found.offset)
             return False
         if isinstance(found, Committed) and not found.ours:
             committed = owner.committed if owner.committed is not None else owner.ledger.watermark
@@ -150,9 +141,12 @@ class Commits:
         owners: Mapping[Partition, Ownership],
         offsets: Mapping[Partition, int],
         fates: Mapping[Partition, CommitFate],
-        adopted: Callable[[Ownership], None],
-    ) -> None:
-        """Note outcomes. What was refused for now is sent again by the clock, while the partition is owned."""
+    ) -> list[Ownership]:
+        """Note outcomes. What was refused for now is sent again by the clock, while the partition is owned.
+
+        Returns: the ownerships whose adopted offset the broker has now.
+        """
+        adopted = []
         for partition, offset in offsets.items():
             owner = owners.get(partition)
             if owner is None or owner.commit_sent != offset:
@@ -162,7 +156,41 @@ class Commits:
             if fates[partition] is not CommitFate.AGAIN:
                 owner.committed = offset  # DISCARD too: sent again it would be refused again
             if fates[partition] is CommitFate.DONE and owner.phase is Phase.ADOPTING:
-                adopted(owner)
+                adopted.append(owner)
+        return adopted
+
+    def _done_below(self, owner: Ownership, offset: int) -> None:
+        """Count all records below that offset, which is above the watermark, as done: another program says so. Where
+        the store does not answer, a later call has to complete it."""
+        parts = self._parts
+        self._loop.done_elsewhere(owner.partition, offset)
+        self._loop.settle()
+        unstarted = [
+            each for each in owner.entries.values() if each.state not in _STARTED and each.record.offset < offset
+        ]
+        for run in unstarted:
+            for entry in parts.claiming.apart(run):
+                if entry.record.offset < offset:
+                    parts.outcomes.hand_back(entry)
+                else:  # the run may have waited to ask for its keys
+                    parts.claiming.want(entry)
+        ledger, had = owner.ledger, [each for each in owner.entries.values() if each.record.offset < offset]
+        started = OffsetSet([each for entry in had for each in entry.offsets])
+        passed = [each for span in ledger.open_below(offset) for each in started.gaps(span)]
+        if not passed:
+            return
+        watermark = ledger.watermark_with(passed) if started or offset <= ledger.next else offset
+        done = Runs([range(max(each.start, watermark), each.stop) for each in passed if each.stop > watermark])
+        with parts.outage.asking():
+            owner.session_.mark([Mark(owner.name, owner.store_epoch, watermark, done)])
+            parts.outage.answered()
+            for span in passed:
+                owner.ledger.settle_all(span)
+            if offset > owner.ledger.next:
+                owner.ledger.reached(offset)
+                owner.seek_needed, owner.second_look = True, None
+            records = sum(map(len, passed))
+            parts.tell(AdvanceHonoured(partition=owner.partition, offset=offset, records=records))
 
     @staticmethod
     def _moved(owner: Ownership) -> bool:

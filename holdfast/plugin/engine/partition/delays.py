@@ -22,13 +22,13 @@ from holdfast.errors import SourceError
 from holdfast.plugin.ports import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.plugin.engine.partition.ownership import Ownership
-    from holdfast.plugin.engine.timers import Timers
+    from holdfast.plugin.engine.parts import Parts
+    from holdfast.plugin.ports import PartitionedSource
     from holdfast.plugin.retrying.retry_topics import Step
     from holdfast.records import Partition, Record
-    from holdfast.runtime import Runtime
 
 #: Each hold throws away what was fetched. So it lasts for a part of the delay at least, and at most so long: what comes
 #: due meanwhile goes on together.
@@ -53,16 +53,9 @@ class _Hold:
 class Delays:
     """One thread."""
 
-    def __init__(
-        self,
-        steps: Mapping[str, Step],
-        owners: Mapping[Partition, Ownership],
-        timers: Timers,
-        runtime: Runtime,
-        ends: Callable[[Sequence[Partition]], Mapping[Partition, int]],
-    ) -> None:
-        """Args: steps: by the name of the retry topic; ends: of logs, as far as known without asking."""
-        self._steps, self._owners, self._timers, self._runtime, self._ends = steps, owners, timers, runtime, ends
+    def __init__(self, parts: Parts, source: PartitionedSource, owners: Mapping[Partition, Ownership]) -> None:
+        self._steps, self._timers, self._runtime = parts.routes.retry_topics.steps, parts.timers, parts.runtime
+        self._source, self._owners = source, owners
         self._holds: dict[Partition, _Hold] = {}
 
     def only_due(self, batch: Batch) -> Batch:
@@ -118,7 +111,7 @@ class Delays:
         if now >= hold.seen_due:
             ends: Mapping[Partition, int] = {}
             with suppress(SourceError):
-                ends = self._ends([partition])
+                ends = self._source.end_offsets([partition])
             hold.seen_until, hold.seen_due = max(last.offset + 1, ends.get(partition, 0)), now + delay_s
         wait_s = max(wait_s, min(_PART * delay_s, _MOST_S))
         hold.holds, hold.due_ms = True, self._runtime.wall_ms() + round(wait_s * 1000)

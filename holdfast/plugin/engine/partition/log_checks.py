@@ -12,10 +12,11 @@ from holdfast.plugin.events import LogWentBack, SourceTrouble
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from holdfast.plugin.engine.partition.partitions import Partitions
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.parts import Parts
+    from holdfast.plugin.ports import PartitionedSource
     from holdfast.records import Partition
 
 #: How often topics are asked for their identity, and positions kept from expiring; one call each, for all partitions.
@@ -29,19 +30,22 @@ _SUSPECTS_S = 0.2
 class LogChecks:
     """One thread."""
 
-    def __init__(self, parts: Parts, partitions: Partitions) -> None:
-        self._parts, self._partitions, self._source = parts, partitions, partitions.source
+    def __init__(self, parts: Parts, source: PartitionedSource) -> None:
+        self._parts, self._source = parts, source
         self._suspects_at, self._one_by_one = 0.0, False
         self._refresh_at = parts.runtime.now() + _REFRESH_S
 
-    def look_at_suspects(self) -> None:
-        """A log that ends before what was read of it was cut, or made again: as if somebody had reset the group."""
-        owners = self._partitions.owners.values()
+    def cut(self, owners: Iterable[Ownership]) -> dict[Ownership, int]:
+        """Look at the logs that seem to have gone back (`Ownership.suspect`).
+
+        Returns: owners of logs that end before what was read of them, cut or made again, and where each goes on.
+        """
         suspects = [owner for owner in owners if owner.suspect is not None and owner.phase is Phase.OWNED]
         if not suspects or self._parts.runtime.now() < self._suspects_at:
-            return
+            return {}
         ends = self._ends_of([owner.partition for owner in suspects])
         self._suspects_at = self._parts.runtime.now() + _SUSPECTS_S
+        found: dict[Ownership, int] = {}
         for owner in suspects:
             if owner.partition not in ends:
                 continue  # it stays one: nothing more of it until the broker has answered
@@ -50,35 +54,39 @@ class LogChecks:
             if ends[owner.partition] < expected:
                 self._parts.tell(LogWentBack(partition=owner.partition, offset=came, expected=expected))
                 # Not above the watermark: below what came there may be records that wait or run.
-                self._partitions.cuts[owner.partition] = min(came, owner.ledger.watermark)
-                self._partitions.retake(owner)
+                found[owner] = min(came, owner.ledger.watermark)
+        return found
 
-    def refresh(self) -> None:
-        """Now and then: keep positions from expiring, and see whether a topic was deleted and made again under us. A
-        client that is not rebalanced reads on in the new log, at the old offset."""
-        parts = self._parts
+    def made_again(self, owners: Iterable[Ownership]) -> list[Ownership]:
+        """Now and then: keep positions from expiring, and ask whether a topic was deleted and made again. A client that
+        is not rebalanced reads on in the new log, at the old offset.
+
+        Returns: owners of such logs.
+        """
+        parts, session = self._parts, self._parts.sessions.session
         if parts.runtime.now() < self._refresh_at:
-            return
+            return []
         self._refresh_at = parts.runtime.now() + _REFRESH_S
-        owners = [owner for owner in self._partitions.owners.values() if owner.phase is Phase.OWNED]
-        session = parts.sessions.session
+        owners = [owner for owner in owners if owner.phase is Phase.OWNED]
         if not owners or session is None or not parts.outage.may_ask:
-            return
+            return []
         names: Mapping[Partition, str | SourceError] = {}
         try:
             names = self._source.position_names([owner.partition for owner in owners], Deadline(_LOOK_S, parts.runtime))
         except SourceError as error:  # also of a topic that is gone: the client tells of that in its own way
             parts.tell(SourceTrouble(error=str(error)))
+        found: list[Ownership] = []
         for owner in owners:
             name = names.get(owner.partition, owner.name)
             if isinstance(name, str) and name != owner.name:
                 parts.tell(LogWentBack(partition=owner.partition, offset=0, expected=owner.ledger.next))
-                self._partitions.retake(owner)
+                found.append(owner)
         with parts.outage.asking():
-            kept = [owner for owner in owners if owner.phase is Phase.OWNED]
+            kept = [owner for owner in owners if owner not in found]
             if kept:
                 session.mark([Mark(owner.name, owner.store_epoch, owner.ledger.watermark, ()) for owner in kept])
                 parts.outage.answered()
+        return found
 
     def _ends_of(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """The ends of logs, as far as there are answers; the loop stays away from its polls for `_LOOK_S` at most.

@@ -1,4 +1,7 @@
-"""The partitioned family: ownership, watermark, marks, commits; and leaving the group."""
+"""The partitioned family: which polled records are handled here, under whose ownership, and what becomes of marks.
+
+How partitions come, go and are looked after is in `partitions.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,49 +10,41 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import AskInHand, InHand
 from holdfast.dedup.keys import key_text
-from holdfast.errors import SourceError, SourceUnavailable
+from holdfast.errors import SourceError, Unretriable
 from holdfast.plugin.engine.family import Family
-from holdfast.plugin.engine.partition.delays import Delays
-from holdfast.plugin.engine.partition.far_ahead import FarAhead
-from holdfast.plugin.engine.partition.log_checks import LogChecks
+from holdfast.plugin.engine.partition.figures import figures_of, lowest_open
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.partition.partitions import Partitions
-from holdfast.plugin.engine.partition.takeover import may_pass
 from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.engine.record.settling import by_owner
-from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
-from holdfast.plugin.engine.record.wait_reasons import OTHERS, lowest
 from holdfast.plugin.events import SourceTrouble
+from holdfast.plugin.handlers import Handler
 from holdfast.plugin.observe.joining import KnowsItsPlace, name_of
 from holdfast.plugin.observe.silence import AsksBrokers
-from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
+from holdfast.plugin.observe.snapshot import SourceFigures
 from holdfast.plugin.ports import RetryTopicsSource
 from holdfast.plugin.retrying.dead_letter import retried_from
+from holdfast.plugin.retrying.retry import Retry
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+    from typing import NoReturn
 
     from holdfast.plugin.engine.family import Loop
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.handlers import Handler
-    from holdfast.plugin.observe.snapshot import OpenRecord
+    from holdfast.plugin.observe.snapshot import PartitionFigures
     from holdfast.plugin.ports import Batch, End, PartitionedSource
     from holdfast.records import Partition, Record
 
-#: How often the store is asked what became of records that former owners had in hand.
-_POLL_S = 0.05
 #: How often all partitions are looked at: turns of quick handlers are shorter, and groups have thousands of partitions.
 #: Of more than 250, so much later for each, or the looks would be a good part of the work; but no later than that.
 _TEND_S = 0.005
 _TEND_EACH_S = 0.00002
 _TEND_LATEST_S = 0.1
-#: How many seeks in a row may be refused (one each look) before somebody is told.
-_SEEKS_TOLD = 1_000
 _CLOSE_S = 10.0
 
 
@@ -60,25 +55,26 @@ class Partitioned(Family):
     by_position = True
 
     def __init__(self, parts: Parts, loop: Loop, source: PartitionedSource) -> None:
-        self._parts, self._loop, self.source = parts, loop, source
-        self.partitions = Partitions(parts, loop, source, duplicates=self._duplicates)
-        self.owners, self._commits = self.partitions.owners, self.partitions.commits
-        self._retries = retries = parts.routes.retry_topics
-        self._delays = Delays(retries.steps, self.owners, parts.timers, parts.runtime, source.end_offsets)
+        self._parts, self.source = parts, source
+        self.partitions = Partitions(parts, loop, source)
+        self.owners = self.partitions.owners
+        self._retries = parts.routes.retry_topics
         letters = source.unroutable_letters
-        self._far_ahead = FarAhead(parts.settings.max_ahead, parts.tell)
         self._unroutable = (
-            handler_of_unroutable(source.retry_topic, letters) if source.retry_topic and letters else None
+            Handler(
+                name="holdfast.unroutable",
+                call=_refuse,
+                topics=(source.retry_topic,),
+                retry=Retry(attempts=1),
+                dead_letter=letters,
+            )
+            if source.retry_topic and letters
+            else None
         )
         #: Only where a producer may store a message twice, which positions do not see.
         self.by_identity = source.identity is not None
-        self._poll_at = 0.0
         self._tend_at = 0.0
-        self._log_checks = LogChecks(parts, self.partitions)
         self._left = False
-        self._held_some = False
-        self._idle = False
-        self._suppressed = self._taken_up = 0
 
     @property
     def lease_s(self) -> float | None:
@@ -101,7 +97,8 @@ class Partitioned(Family):
         return retried_from(record) if self.source.brings_again(topic) else self._retries.born_in(topic)
 
     def unroutable(self, topic: str) -> Handler | None:
-        """Of the broker's retry topics: what lies there was born elsewhere, or is nobody's."""
+        """Dead-letters records of the broker's retry topic that do not name their topic of origin: somebody put them
+        there by hand, and neither a retry nor a change to the app would help."""
         return self._unroutable if self.source.brings_again(topic) else None
 
     def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:
@@ -123,8 +120,8 @@ class Partitioned(Family):
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Records, and rebalances inside. Raises SourceError."""
         batch = self.source.poll(max_records, timeout_s)
-        self._idle = not batch.records
-        return self._delays.only_due(batch)
+        self.partitions.idle = not batch.records
+        return self.partitions.delays.only_due(batch)
 
     def reached(self, ends: Sequence[End]) -> None:
         """The source has read partitions up to there, after the records of the same poll were admitted."""
@@ -166,7 +163,7 @@ class Partitioned(Family):
         if offset > owner.ledger.next and not self.partitions.holes.pass_over(owner, offset):
             return False
         if not owner.ledger.polled(offset):
-            self._suppressed += 1
+            self._parts.meter.suppressed += 1
             self._parts.recorder.skipped(owner, offset)
             return False
         return True
@@ -203,36 +200,16 @@ class Partitioned(Family):
             self.partitions.retake(owner)
 
     def tend(self) -> None:
-        """Do what time brings: takeovers, seeks, pauses, commits, reports. Of all partitions, so not each turn."""
-        parts = self._parts
-        if self._left or parts.runtime.now() < self._tend_at:
-            return
-        self._tend_at = parts.runtime.now() + max(_TEND_S, min(_TEND_LATEST_S, len(self.owners) * _TEND_EACH_S))
-        try:
+        """Look after all partitions; not in each turn."""
+        clock = self._parts.runtime
+        if not self._left and clock.now() >= self._tend_at:
+            self._tend_at = clock.now() + max(_TEND_S, min(_TEND_LATEST_S, len(self.owners) * _TEND_EACH_S))
             self.partitions.tend()
-            self._poll_handed()
-            self._log_checks.look_at_suspects()
-            for owner in self.owners.values():
-                if owner.sought_at and self._idle and parts.intake.awaits(owner.partition):
-                    self.partitions.holes.unheard(owner)
-                if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
-                    self._seek(owner)
-            self._hold_paused()
-            resumed = parts.intake.apply(self.source, self.partitions.assignment, self.owners)
-            self.partitions.holes.moved(self.owners[each] for each in resumed if each in self.owners)
-            self._commits.step(self.owners.values())
-            self._look_at_ramp()
-            self._log_checks.refresh()
-        except SourceError as error:
-            if not may_pass(error):
-                parts.stopping.fail(error)
-            parts.tell(SourceTrouble(error=str(error)))
-        self.partitions.reports.step(self.source.end_offsets)
 
     def look_elsewhere(self) -> None:
         """Look how far other programs have committed."""
         try:
-            self._commits.refresh(self.owners.values())
+            self.partitions.commits.refresh(self.owners.values())
         except SourceError as error:
             self._parts.tell(SourceTrouble(error=str(error)))
 
@@ -258,143 +235,32 @@ class Partitioned(Family):
         if partitions:
             with suppress(SourceError):
                 ends = self.source.end_offsets(partitions)
-        due_ms = self._delays.due_ms
+        commits = self.partitions.commits
         return SourceFigures(
-            suppressed=self._suppressed,
-            taken_up=self._taken_up,
-            commits_sent=self._commits.sent,
-            commits_refused=self._commits.refused,
-            partitions=tuple(
-                _figures(
-                    each,
-                    self.owners.get(each),
-                    ends.get(each),
-                    due_ms(each),
-                    self._lowest(each),
-                    waiting=self._parts.intake.waiting.records_of(each),
-                )
-                for each in partitions
-            ),
+            commits_sent=commits.sent,
+            commits_refused=commits.refused,
+            partitions=tuple(self._figures(each, ends.get(each)) for each in partitions),
             silence=self.source.silence if isinstance(self.source, AsksBrokers) and not self._left else None,
             in_group=self.source.in_group if isinstance(self.source, KnowsItsPlace) else self.partitions.came,
             member=name_of(self.source),
         )
 
-    # ---- inside
-    def _lowest(self, partition: Partition) -> OpenRecord | None:
-        owner, parts = self.owners.get(partition), self._parts
-        if owner is None or not owner.entries:
-            return None
-        entry = owner.entries[min(owner.entries)]
-        found = lowest(entry, parts.runtime.now(), since=owner.moved_at, given_at=parts.workers.given_at)
-        return self._far_ahead.noted(partition, found)
-
-    def _look_at_ramp(self) -> None:
-        intake, backlog = self._parts.intake, self.partitions.backlog
-        if not intake.climb.over:
-            waiting = self._delays.held  # what nobody may work off is no lag
-            owners = [each for each in self.owners.values() if each.partition not in waiting]
-            backlog.look(owners, intake.waiting.new)
-            intake.look_at_ramp(
-                lag=backlog.lag,
-                produced_per_s=backlog.produced_per_s,
-                produced_new_per_s=backlog.produced_new_per_s,
-            )
-
-    def _hold_paused(self) -> None:
-        """Nothing comes of topics whose handlers are paused at the limit of their dead letters, before it is due, or of
-        partitions that were read too far ahead."""
-        parts, paused, waiting = self._parts, self._parts.outcomes.brakes.paused, self._delays.held
-        far_ahead = self._far_ahead.look(self.owners)
-        if paused or waiting or far_ahead or self._held_some:
-            born = {
-                partition: self._retries.born_in(partition.topic) for partition in self.partitions.assignment if paused
-            }
-            found = {partition: parts.routes.find(topic) for partition, topic in born.items()}
-            stopped = {each for each, handler in found.items() if handler and handler.name in paused}
-            parts.intake.held = stopped.union(waiting, far_ahead)
-            self._held_some = bool(paused or waiting or far_ahead)
-
-    def _poll_handed(self) -> None:
-        """Ask what became of records that former owners had in hand."""
-        parts = self._parts
-        waiting = [owner for owner in self.owners.values() if owner.waiting and owner.phase is Phase.OWNED]
-        session = parts.sessions.session
-        if not waiting or session is None or not parts.outage.may_ask or parts.runtime.now() < self._poll_at:
-            return
-        self._poll_at = parts.runtime.now() + _POLL_S
-        with parts.outage.asking():
-            polls = [AskInHand(owner.name, owner.store_epoch, sorted(owner.waiting)) for owner in waiting]
-            replies = session.poll(polls)
-            parts.outage.answered()
-            for owner, reply in zip(waiting, replies, strict=True):
-                if isinstance(reply, InHand):
-                    self._resolve(owner, reply)
-                else:
-                    self.partitions.retake(owner)
-
-    def _duplicates(self) -> int:
-        """Known by their position, or by their key."""
-        return self._suppressed + self._parts.settling.skipped
-
-    def _resolve(self, owner: Ownership, reply: InHand) -> None:
-        parts, before = self._parts, owner.ledger.watermark
-        for offset in reply.done | reply.yours:
-            owner.waiting.discard(offset)
-            entry = owner.entries.get(offset)
-            if offset in reply.done:
-                owner.ledger.knows(offset)
-                if entry is not None:
-                    self._suppressed += 1
-                    parts.recorder.skipped(owner, offset)
-                    parts.outcomes.hand_back(entry)
-                continue
-            self._taken_up += 1
-            if entry is not None:
-                parts.claiming.resume(entry)
-        if owner.ledger.watermark != before:
-            owner.moved_at = parts.runtime.now()
-
-    def _seek(self, owner: Ownership) -> None:
-        try:
-            self.source.seek(owner.partition, owner.ledger.next)
-        except SourceUnavailable as error:
-            # The client is not ready to: in the next turn. But not for ever, and not in silence.
-            owner.seeks += 1
-            if owner.seeks % _SEEKS_TOLD == 0:
-                self._parts.tell(SourceTrouble(error=f"{owner.partition} stands still: {error}"))
-            return
-        owner.seeks = 0
-        owner.seek_needed = False
-        self.partitions.holes.sought(owner)
-        self._parts.intake.waiting.sent_elsewhere(owner.partition)
+    def _figures(self, partition: Partition, log_end: int | None) -> PartitionFigures:
+        parts, owner = self._parts, self.owners.get(partition)
+        lowest = None if owner is None else lowest_open(owner, parts.runtime, parts.workers.given_at)
+        return figures_of(
+            partition,
+            owner,
+            log_end=log_end,
+            next_retry_ms=self.partitions.delays.due_ms(partition),
+            lowest=self.partitions.held_back.explain(partition, lowest),
+            waiting_for_turn=parts.intake.waiting.records_of(partition),
+        )
 
 
-def _figures(
-    partition: Partition,
-    owner: Ownership | None,
-    end: int | None,
-    due_ms: int | None,
-    lowest: OpenRecord | None,
-    *,
-    waiting: int,
-) -> PartitionFigures:
-    if owner is None or not owner.owned:
-        phase = "assigned" if owner is None else owner.phase.name.lower() if owner.name else "unnamed"
-        return PartitionFigures(partition=partition, phase=phase, log_end=end)
-    return PartitionFigures(
-        partition=partition,
-        phase=owner.phase.name.lower(),
-        watermark=owner.ledger.watermark,
-        next=owner.ledger.next,
-        committed=owner.committed,
-        log_end=end,
-        epoch=owner.epoch or None,
-        in_flight=sum(entry.count for entry in owner.entries.values()),
-        waiting_for_claims=sum(entry.count for entry in owner.entries.values() if entry.state in OTHERS),
-        waiting_for_turn=waiting,
-        lowest=lowest,
-        next_retry_ms=due_ms,
+def _refuse(record: Record) -> NoReturn:
+    raise Unretriable(
+        f"records of {record.topic} name their topic of origin, and this one does not: no handler takes it"
     )
 
 

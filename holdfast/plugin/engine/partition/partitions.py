@@ -1,27 +1,29 @@
-"""Partitions: those that a member was assigned, and owns. START HERE for a rebalance: assigned, revoked, lost.
+"""Partitions: those that a member was assigned, and owns. START HERE for a rebalance: assigned, revoked, lost, tend.
 
 Some are assigned and not owned: there is no session, a former owner still lives, the broker gives no answer. The loop
-takes those over (`tend`). What goes is handed over (`hand_over.py`).
+takes those over (`tend`). Partitions that go are handed over (`hand_over.py`).
 
 `seek` right after an assign races, so offsets go into the assign call; a seek later is on a paused, established
-partition. Who becomes OWNED always has `seek_needed`; only `assigned` clears it, for what its own reply tells the
-client. Taken for a gap, records between two positions would be lost in silence.
+partition. An ownership that becomes OWNED always has `seek_needed`; only `assigned` clears it, where its own reply
+tells the client the offset. Taken for a gap, records between two positions would be lost in silence.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.errors import SourceError
+from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.engine.flow.backlog import Backlog
 from holdfast.plugin.engine.partition.commits import Commits
-from holdfast.plugin.engine.partition.elsewhere import Elsewhere
+from holdfast.plugin.engine.partition.delays import Delays
 from holdfast.plugin.engine.partition.hand_over import HandOver, places_of
+from holdfast.plugin.engine.partition.held_back import HeldBack
 from holdfast.plugin.engine.partition.holes import Holes
+from holdfast.plugin.engine.partition.log_checks import LogChecks
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.partition.reports import Reports
 from holdfast.plugin.engine.partition.starving import Starving
-from holdfast.plugin.engine.partition.takeover import Takeover
+from holdfast.plugin.engine.partition.takeover import Takeover, may_pass
 from holdfast.plugin.events import Assigned, CommitOverwritten, LogWentBack, RebalanceReport, SourceTrouble
 from holdfast.plugin.observe.joining import name_of
 from holdfast.plugin.observe.silence import AsksBrokers
@@ -29,7 +31,7 @@ from holdfast.plugin.ports import CommitFate, Start
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from holdfast.plugin.engine.family import Loop
     from holdfast.plugin.engine.parts import Parts
@@ -38,18 +40,17 @@ if TYPE_CHECKING:
 
 #: How long leaving waits for the broker to accept the last commit. The positions in the store hold without it.
 _LAST_COMMIT_S = 5.0
+#: A partition to which the client refuses to seek so often in a row (once a look) is reported.
+_SEEKS_TOLD = 1_000
 
 
 class Partitions:
     """The listener that a partitioned source tells of rebalances; the loop uses what it has written down. One thread.
 
     An error in a call of the source does not leave: it stops the app in good order.
-
-    Args:
-        duplicates: how many were suppressed since the start; for reports.
     """
 
-    def __init__(self, parts: Parts, loop: Loop, source: PartitionedSource, *, duplicates: Callable[[], int]) -> None:
+    def __init__(self, parts: Parts, loop: Loop, source: PartitionedSource) -> None:
         self._parts, self._loop, self.source = parts, loop, source
         #: What the client has been assigned, and the ownerships of it. One may lack the other for a while: no session.
         self.assignment: set[Partition] = set()
@@ -61,19 +62,17 @@ class Partitions:
         #: Where a user's loop wants to read on, of partitions in which it cannot yet (`own_loop/moves.py`). The group
         #: begins there where it has no offset.
         self.wishes: dict[Partition, int] = {}
-        self.commits = Commits(source, parts.settings, parts.runtime, elsewhere=Elsewhere(parts, loop), tell=parts.tell)
+        #: The last poll brought no records.
+        self.idle = False
+        self.commits = Commits(parts, loop, source)
         self.holes = Holes(source, parts.recorder, parts.tell, parts.runtime)
+        self.delays = Delays(parts, source, self.owners)
+        self.held_back = HeldBack(parts, self.owners, self.delays)
         self.backlog = Backlog(source, parts.runtime)
-        self.reports = Reports(parts.runtime, parts.tell, parts.intake, duplicates)
-        self._takeover = Takeover(
-            source,
-            self.commits,
-            sessions=parts.sessions,
-            runtime=parts.runtime,
-            tell=parts.tell,
-            wishes=self.wishes,
-        )
+        self.reports = Reports(parts)
+        self._takeover = Takeover(parts, source, self.commits, self.wishes)
         self._starving = Starving(parts, loop, source, self.owners)
+        self._log_checks = LogChecks(parts, source)
         #: Marks that the store has refused: others have taken over what they were about.
         self.refused_marks = 0
         #: Until when the app drains that leaves, from when it has seen that it is to. What goes meanwhile is waited for
@@ -183,7 +182,8 @@ class Partitions:
     def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None:
         """The outcome of a commit."""
         try:
-            self.commits.answered(self.owners, offsets, fate, self._adopted)
+            for owner in self.commits.answered(self.owners, offsets, fate):
+                self._adopted(owner)
         except Exception as error:  # noqa: BLE001 - as above
             self._parts.stopping.fail(error)
 
@@ -206,12 +206,62 @@ class Partitions:
             self._parts.tell(CommitOverwritten(partition=partition, offset=offset, committed=owner.committed))
             owner.committed = offset
 
-    # ---- the way in
+    # ---- in each look of the loop
     def tend(self) -> None:
-        """Take over what waits for that: what was assigned without a session, or for a former owner, broker, store."""
-        self.reports.taken_anew(self._create(self.assignment))
-        self._take_over(list(self.owners.values()), inside=False)
+        """Do what time brings: takeovers, seeks, pauses, commits, reports."""
+        parts, owners = self._parts, self.owners
+        try:
+            self.reports.taken_anew(self._create(self.assignment))
+            self._take_over(list(owners.values()), inside=False)
+            for owner in self._takeover.ask_in_hand(owners.values()):
+                self.retake(owner)
+            for owner, offset in self._log_checks.cut(owners.values()).items():
+                self.cuts[owner.partition] = offset
+                self.retake(owner)
+            for owner in owners.values():
+                if owner.sought_at and self.idle and parts.intake.awaits(owner.partition):
+                    self.holes.unheard(owner)
+                if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
+                    self._seek(owner)
+            self.held_back.step(self.assignment)
+            resumed = parts.intake.apply(self.source, self.assignment, owners)
+            self.holes.moved(owners[each] for each in resumed if each in owners)
+            self.commits.step(owners.values())
+            self._look_at_ramp()
+            for owner in self._log_checks.made_again(owners.values()):
+                self.retake(owner)
+        except SourceError as error:
+            if not may_pass(error):
+                parts.stopping.fail(error)
+            parts.tell(SourceTrouble(error=str(error)))
+        self.reports.step(self.source.end_offsets)
 
+    def _seek(self, owner: Ownership) -> None:
+        try:
+            self.source.seek(owner.partition, owner.ledger.next)
+        except SourceUnavailable as error:
+            # The client is not ready: again at the next look. But not for ever, and not in silence.
+            owner.seeks += 1
+            if owner.seeks % _SEEKS_TOLD == 0:
+                self._parts.tell(SourceTrouble(error=f"{owner.partition} stands still: {error}"))
+            return
+        owner.seeks = 0
+        owner.seek_needed = False
+        self.holes.sought(owner)
+        self._parts.intake.waiting.sent_elsewhere(owner.partition)
+
+    def _look_at_ramp(self) -> None:
+        intake, backlog = self._parts.intake, self.backlog
+        if not intake.climb.over:
+            not_due = self.delays.held  # records that may not be handled yet are no lag
+            backlog.look([each for each in self.owners.values() if each.partition not in not_due], intake.waiting.new)
+            intake.look_at_ramp(
+                lag=backlog.lag,
+                produced_per_s=backlog.produced_per_s,
+                produced_new_per_s=backlog.produced_new_per_s,
+            )
+
+    # ---- the way in
     def _create(self, partitions: Iterable[Partition]) -> list[Ownership]:
         """Ownerships for those of the partitions that have none."""
         session = self._parts.sessions.session

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from holdfast.plugin.engine.flow.intake import Intake
     from holdfast.plugin.engine.partition.ownership import Ownership
-    from holdfast.plugin.events import Event, RebalanceReport
+    from holdfast.plugin.engine.parts import Parts
+    from holdfast.plugin.events import RebalanceReport
     from holdfast.records import Partition
-    from holdfast.timing import Clock
 
 #: A report waits for the lag to be worked off for so long, then it is told without.
 _WINDOW_S = 60.0
@@ -21,11 +20,9 @@ _WINDOW_S = 60.0
 class Reports:
     """The open report of the last assignment, and the way of all others to the observers. One thread."""
 
-    def __init__(
-        self, clock: Clock, tell: Callable[[Event], None], intake: Intake, duplicates: Callable[[], int]
-    ) -> None:
-        self._clock, self._tell_of, self._intake = clock, tell, intake
-        self._duplicates, self._duplicates_told = duplicates, 0
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._clock = parts, parts.runtime
+        self._duplicates_told = 0
         self._open: RebalanceReport | None = None
         #: Of a lost session, until another one is there; and when that was.
         self._lost: tuple[RebalanceReport, float] | None = None
@@ -83,14 +80,14 @@ class Reports:
             (report, _), self._lost = self._lost, None
             self._tell(report)
         if self._open is not None:
-            climb = self._intake.climb
+            intake, climb = self._parts.intake, self._parts.intake.climb
             self._tell(
                 replace(
                     self._open,
                     pause_s=self._pause_s,
                     recovered_s=recovered_s,
                     steady_intake_per_s=climb.steady,
-                    peak_intake_per_s=self._intake.pace.peak_per_s or None,
+                    peak_intake_per_s=intake.pace.peak_per_s or None,
                     ramp_s=climb.lasted_s(self._clock.now()) if climb.held else None,
                 )
             )
@@ -98,6 +95,6 @@ class Reports:
 
     def _tell(self, report: RebalanceReport) -> None:
         """Each duplicate is in one report: also those that come while nothing moves."""
-        total = self._duplicates()
-        self._tell_of(replace(report, duplicates_suppressed=total - self._duplicates_told))
+        total = self._parts.meter.suppressed + self._parts.settling.skipped  # known by position, or by key
+        self._parts.tell(replace(report, duplicates_suppressed=total - self._duplicates_told))
         self._duplicates_told = total

@@ -13,13 +13,16 @@ Committed offsets expire. So whoever owns a partition has told the store before 
 
 After a reset a message's identity says nothing below what was known before (`Acquired.again`), or the replay would find
 it done and skip it.
+
+Records that a former owner had in hand when it let go may still run there. They wait (`EntryState.WITH_FORMER_OWNER`),
+and the store is asked for them until they are done, released, or their session is dead.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.dedup.claims import Acquired, Drop, Mark, Verdict
+from holdfast.dedup.claims import Acquired, AskInHand, Drop, InHand, Mark, Verdict
 from holdfast.dedup.offset_set import OffsetSet
 from holdfast.errors import NotAuthorised, SourceError, UnknownTopic
 from holdfast.plugin.engine.partition.group_position import group_position, is_new
@@ -35,11 +38,9 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.engine.partition.commits import Commits
     from holdfast.plugin.engine.partition.ownership import Ownership
-    from holdfast.plugin.engine.sessions import Sessions
-    from holdfast.plugin.events import Event
+    from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.ports import Committed, PartitionedSource
     from holdfast.records import Partition
-    from holdfast.runtime import Runtime
 
 _T = TypeVar("_T")
 
@@ -47,7 +48,7 @@ _T = TypeVar("_T")
 _LOOK_S = 3.0
 #: The same in the loop, where marks and everything else wait for it.
 _LOOK_AGAIN_S = 0.5
-#: How often a partition is asked for whose former owner still lives.
+#: How often the store is asked whether a former owner has let a partition go, and for the records it had in hand.
 _AGAIN_S = 0.05
 #: A partition that stands still is told of at once, and then so often.
 _TELL_S = 300.0
@@ -74,23 +75,14 @@ class Takeover:
     """Moves ownerships from ASSIGNED to OWNED. One thread."""
 
     def __init__(
-        self,
-        source: PartitionedSource,
-        commits: Commits,
-        *,
-        sessions: Sessions,
-        runtime: Runtime,
-        tell: Callable[[Event], None],
-        wishes: Mapping[Partition, int],
+        self, parts: Parts, source: PartitionedSource, commits: Commits, wishes: Mapping[Partition, int]
     ) -> None:
         """Args: wishes: where a group begins that has no offset, as far as a user's loop has said so."""
-        self._wishes = wishes
-        self._source, self._commits = source, commits
-        self._clock, self._chance, self._tell = runtime, runtime.random, tell
-        self._sessions = sessions
+        self._parts, self._source, self._commits, self._wishes = parts, source, commits, wishes
+        self._clock, self._tell, self._sessions = parts.runtime, parts.tell, parts.sessions
         #: What this process owned when it last lost a session.
         self._had: frozenset[Partition] = frozenset()
-        self._again = 0.0
+        self._again = self._in_hand_again = 0.0
         self._look_s = _LOOK_S
         self._waits: dict[Ownership, _Wait] = {}
 
@@ -176,7 +168,7 @@ class Takeover:
         for owner in owners:
             wait = self._waits.setdefault(owner, _Wait())
             wait.attempts += 1
-            wait.until = now + (BACKOFF.wait_s(wait.attempts, error, self._chance) or 0.0)
+            wait.until = now + (BACKOFF.wait_s(wait.attempts, error, self._clock.random) or 0.0)
             if wait.told_at is None or now - wait.told_at >= _TELL_S:
                 wait.told_at = now
                 untold.append(owner)
@@ -298,6 +290,47 @@ class Takeover:
             if acquired and watermark and (acquired.done or acquired.running or watermark != owner.adopting):
                 self._tell(ResetHonoured(partition=owner.partition, offset=owner.adopting, watermark=watermark))
             owner.move(Phase.ADOPTING)
+
+    # ---- afterwards: records that former owners had in hand
+    def ask_in_hand(self, owners: Iterable[Ownership]) -> list[Ownership]:
+        """Ask the store what became of records that former owners had in hand.
+
+        Returns: ownerships that the store does not know any more: to be taken over anew.
+        """
+        parts, session = self._parts, self._sessions.session
+        waiting = [owner for owner in owners if owner.waiting and owner.phase is Phase.OWNED]
+        if not waiting or session is None or not parts.outage.may_ask or self._clock.now() < self._in_hand_again:
+            return []
+        self._in_hand_again = self._clock.now() + _AGAIN_S
+        ended: list[Ownership] = []
+        with parts.outage.asking():
+            polls = [AskInHand(owner.name, owner.store_epoch, sorted(owner.waiting)) for owner in waiting]
+            replies = session.poll(polls)
+            parts.outage.answered()
+            for owner, reply in zip(waiting, replies, strict=True):
+                if isinstance(reply, InHand):
+                    self._resolve(owner, reply)
+                else:
+                    ended.append(owner)
+        return ended
+
+    def _resolve(self, owner: Ownership, reply: InHand) -> None:
+        parts, before = self._parts, owner.ledger.watermark
+        for offset in reply.done | reply.yours:
+            owner.waiting.discard(offset)
+            entry = owner.entries.get(offset)
+            if offset in reply.done:
+                owner.ledger.knows(offset)
+                if entry is not None:
+                    parts.meter.suppressed += 1
+                    parts.recorder.skipped(owner, offset)
+                    parts.outcomes.hand_back(entry)
+                continue
+            parts.meter.taken_up += 1
+            if entry is not None:
+                parts.claiming.resume(entry)
+        if owner.ledger.watermark != before:
+            owner.moved_at = self._clock.now()
 
 
 def _is_new(owner: Ownership) -> bool:

@@ -25,7 +25,7 @@ FULL_ARGS ?= $(PYTEST_ARGS) -n 3
 WITHOUT_SPARK := $(foreach part,test_spark test_bench_peers test_audit_damaged test_audit_planted test_audit_re test_audit_whole test_soak,--ignore-glob='tests/unit/$(part)*')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-all test test-all oracles simulate lint lint-ruff lint-mypy lint-pyright lint-arrows docs demo audit chaos soak compat compat-stores bench clean distclean
+.PHONY: help setup setup-all test test-all oracles simulate lint lint-ruff lint-mypy lint-pyright lint-arrows servers docs demo audit chaos soak compat compat-stores bench clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -79,6 +79,9 @@ lint-pyright:
 
 lint-arrows:
 	.venv/bin/lint-imports
+
+servers: setup ## Kafka on localhost:9092 with the topics of the quick start, and Redis on localhost:6379, without Docker; until Ctrl-C
+	@$(PYTHON) -m tests.harness.servers.run
 
 docs: ## the documentation site, in site/; a broken link or an unknown name ends it
 	@tools/setup.sh docs

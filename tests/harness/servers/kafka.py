@@ -46,15 +46,17 @@ class KafkaServer(AskedKafka):
         lines: int = 0,
         listeners: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
+        port: int = 0,
     ) -> None:
         """Args:
         lines: so many further addresses, each by wires of its own that can be cut (`address`, `wires`).
         listeners: further addresses by their names, in capitals, each with its security protocol (`address`).
         properties: more lines of server.properties.
+        port: of the first broker; 0 = a free one.
         """
         super().__init__("", brokers)
         self._listeners = {f"LINE{number}": "PLAINTEXT" for number in range(lines)} | dict(listeners or {})
-        self._properties = dict(properties or {})
+        self._properties, self._port = dict(properties or {}), port
         self._lib = lib or jars()
         self._home = Path(tempfile.mkdtemp(prefix="holdfast-kafka-"))
         self._nodes: dict[int, KafkaNode] = {}
@@ -70,6 +72,7 @@ class KafkaServer(AskedKafka):
             raise ServerFailed(msg)
         each, heap_mb = 2 + len(self._listeners), 512 if self._brokers == 1 else 256
         ports = free_ports(each * self._brokers)
+        ports[0] = self._port or ports[0]
         nodes = [
             KafkaNode(
                 number,

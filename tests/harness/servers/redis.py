@@ -51,7 +51,9 @@ class RedisServer(OneProcess):
         unix_socket: bool = False,
         more: Sequence[str] = (),
         tls: Path | None = None,
+        port: int = 0,
     ) -> None:
+        """Args: port: 0 = a free one."""
         self._certificates = None if tls is None else Certificates(tls)
         self._binary = shutil.which("redis-server")
         if self._binary is None:
@@ -70,6 +72,7 @@ class RedisServer(OneProcess):
                 self._options += ["--masterauth", replica_of.password]
         self._options += more
         super().__init__("redis")
+        self.port = port
         if unix_socket:
             self._options += ["--unixsocket", str(self._home / "redis.sock")]
         self._start()

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+import sys
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from holdfast.errors import SettingError
 from holdfast.timing import SYSTEM_CLOCK, Clock, wall_ms
 
 if TYPE_CHECKING:
@@ -182,3 +184,22 @@ class Machine:
 
 
 MACHINE: Runtime = Machine()
+
+
+def check_threads() -> None:
+    """Refuse a process in which gevent or eventlet has replaced threads by coroutines of one thread: a client in C that
+    waits for its broker would stop all of them, including the thread that renews the session.
+
+    Raises:
+        SettingError: gevent or eventlet has patched them.
+    """
+    for name, said in (("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")):
+        patched = getattr(sys.modules.get(name), said, None)
+        # Even if only the queue is patched, real threads stand still: gevent's queue has an event loop for each thread.
+        if patched is not None and any(map(patched, ("threading", "thread", "queue"))):
+            raise SettingError(
+                "monkey patch",
+                name.partition(".")[0],
+                "holdfast and the brokers' clients need real threads, or one that waits stops them all: run consumers, "
+                "and functions that are @idempotent, in a process of their own, without it",
+            )

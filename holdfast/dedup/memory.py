@@ -7,7 +7,6 @@ import math
 import weakref
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.calls.here import Calls
 from holdfast.dedup.forks import after_fork
 from holdfast.dedup.lease import Lease
 from holdfast.dedup.memory_coordinator import MemoryCoordinator
@@ -17,6 +16,7 @@ from holdfast.errors import SettingError
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
+    from holdfast.dedup.calls.here import Calls
     from holdfast.dedup.memory_state import Carry
     from holdfast.runtime import Runtime
 
@@ -53,9 +53,18 @@ class MemoryClaims:
         #: The coordinator of groups in this store.
         self.groups = MemoryCoordinator(watch_s=1.0, runtime=runtime)
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
-        #: The session of `idempotent` at this store.
-        self.calls = Calls(self, lease_s)
+        #: Made at the first use.
+        self._calls: list[Calls] = []
         after_fork(self, MemoryClaims._forked)
+
+    @property
+    def calls(self) -> Calls:
+        """The functions that are `idempotent` at this store, and their session."""
+        from holdfast.dedup.calls.here import Calls  # noqa: PLC0415 - an app does without
+
+        if not self._calls:
+            self._calls.append(Calls(self, self._lease_s))
+        return self._calls[0]  # where two threads have made one at the same time, both use the first
 
     @property
     def store_id(self) -> str:
@@ -93,7 +102,8 @@ class MemoryClaims:
 
     def close(self) -> None:
         """Sessions that have not ended run out with their lease."""
-        self.calls.close()
+        for calls in self._calls:
+            calls.close()
         for lease in sorted(self._leases, key=_session_id):  # the same order each time, wherever they lie in memory
             lease.stop()
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from holdfast.dedup.claims import ClaimKey, Token
 from holdfast.dedup.offset_set import WIDTH
-from holdfast.dedup.redis_cluster_client import ClusterClient
 from holdfast.dedup.redis_errors import asking
 from holdfast.dedup.redis_keys import batch
 from holdfast.dedup.redis_layout import decode, scoped
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.dedup.claims import Acquired
-    from holdfast.dedup.redis_client import Client
     from holdfast.dedup.redis_store import Parts, RedisClaims
 
 _BATCH = 500  # keys in one script, positions in one pipeline
@@ -145,7 +143,7 @@ class RedisAdmin:
         found = Stats(by_scope=None if self._layout.hash_keys else Counter())
         sizes: dict[bytes, _Size] = {}
         done_by, claimed_by = self._attempts()
-        total, seen = sum(int(self._ask(server.dbsize)) for server in self._servers()), 0
+        total, seen = sum(int(self._ask(server.dbsize)) for server in self._client.masters()), 0
         for page in self._pages(""):
             self._count(found, page, sizes, {b"1"} | done_by, claimed_by)
             seen += _PAGE
@@ -234,7 +232,7 @@ class RedisAdmin:
     def _pages(self, begin: str) -> Iterator[list[_Found]]:
         """Names of this namespace that begin with `begin` after the hash tag, page by page."""
         pattern = self._layout.pattern(begin)
-        for server in self._servers():
+        for server in self._client.masters():
             cursor: Any = 0
             while True:
                 cursor, names = self._ask(partial(server.scan, cursor, match=pattern, count=_PAGE))
@@ -242,10 +240,6 @@ class RedisAdmin:
                 yield [_Found(name, *place) for name, place in split if place is not None]
                 if not cursor:
                     break
-
-    def _servers(self) -> list[Client]:
-        """A client of each server that has some of the keys."""
-        return self._client.masters() if isinstance(self._client, ClusterClient) else [self._client]
 
     def _attempts(self) -> tuple[set[bytes], set[bytes]]:
         """The ids of batch attempts whose keys are done, and of the others."""

@@ -9,18 +9,21 @@ replies are still to come.
 from __future__ import annotations
 
 import sys
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
 import redis
 from redis import exceptions
 from redis.client import Pipeline
-from redis.sentinel import SentinelConnectionPool
 
 from holdfast.dedup.redis_errors import interruption
-from holdfast.dedup.redis_packing import pack
+from holdfast.dedup.redis_server import agree_on_layout, inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from holdfast.dedup.redis_layout import Layout
+    from holdfast.dedup.redis_server import Server
 
     Command = tuple[Any, ...]
     #: A key of a server -> the commands to send after those for this server.
@@ -42,6 +45,38 @@ def key_of(command: Command) -> bytes:
         return b""
     key = command[3] if name in _SCRIPTS else command[1]
     return key if isinstance(key, bytes) else str(key).encode()
+
+
+def pack(name: str | bytes, *args: Any) -> bytes:  # noqa: ANN401 - as redis-py's
+    """One command as bytes, in a fifth of redis-py's time where arguments are many. Its name, as text, may be several
+    words.
+
+    redis-py's own function copies its buffer with each argument, and hands it to the socket 6 KB at a time; a claim of
+    500 keys has more than 500 arguments and 30 KB. Neighbouring arguments often have the same length: a run of these is
+    one join.
+
+    Raises:
+        DataError: an argument is neither text, bytes nor a number.
+    """
+    words = name.encode().split() if isinstance(name, str) else [name]
+    octets = [each if isinstance(each, bytes) else _octets(each) for each in (*words, *args)]
+    pieces = [b"*%d" % len(octets)]
+    for length, run in groupby(octets, len):
+        begin = b"\r\n$%d\r\n" % length
+        pieces.append(begin + begin.join(run))
+    pieces.append(b"\r\n")
+    return b"".join(pieces)
+
+
+def _octets(value: object) -> bytes:
+    """An argument's bytes, as redis-py makes them."""
+    if type(value) is int:  # most of a mark's
+        return b"%d" % value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise exceptions.DataError(f"an argument of type {type(value).__name__}: give text, bytes or a number")
+    return repr(value).encode()
 
 
 class Exchange:
@@ -83,7 +118,53 @@ class Exchange:
 
 
 class Client(redis.Redis):
-    """Commands as redis-py has them, sent and read by `send`. Any thread."""
+    """Commands as redis-py has them, sent and read by `send`. Any thread.
+
+    One class a kind of Redis; what is here holds of a single server.
+    """
+
+    #: Whether the shards of a namespace are on several servers, one of which may fail alone.
+    fail_apart = False
+
+    @property
+    def where(self) -> object:
+        """The server, for texts: an object whose `str` is its current place."""
+        kwargs = self.get_connection_kwargs()
+        place = kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
+        return f"{place}/{kwargs.get('db', 0)}"
+
+    @property
+    def database(self) -> str:
+        """A name of the database, from the address that the client was given: the same after a failover. A server with
+        two addresses has two names."""
+        kwargs = self.get_connection_kwargs()
+        address = kwargs.get("path") or f"{host_of(kwargs)}:{kwargs.get('port', 6379)}"
+        return f"{address}/{kwargs.get('db', 0)}"
+
+    def masters(self) -> list[Client]:
+        """A client of each server that has some of the keys. Raises StoreError."""
+        return [self]
+
+    def follow(self) -> None:
+        """Leave a master that its sentinels have replaced. Asks each sentinel once; does nothing without sentinels.
+
+        Raises:
+            StoreUnavailable: the sentinels name another master, and it has not been found yet.
+        """
+
+    def close_all(self) -> None:
+        """Close the connections; `close` leaves those to sentinels open, since redis-py calls it for each client that
+        is collected."""
+        self.close()
+
+    def inspect(self, layout: Layout, *, wait_for_replica: bool) -> Server:  # noqa: ARG002 - for a cluster
+        """Check whether the server can hold the promise. Raises StoreError, as `redis_server.inspect`."""
+        return inspect(self, self.where, wait_for_replica=wait_for_replica)
+
+    def agree(self, layout: Layout) -> list[str]:
+        """Write down the settings on which all members have to agree, or compare them with those in the store. Returns:
+        the ids of the store, one for each server or shard that may lose its data alone. Raises StoreError."""
+        return [agree_on_layout(self, self.where, layout)]
 
     def send(self, commands: Sequence[Command], confirm: Confirm | None = None) -> tuple[list[Any], list[list[Any]]]:
         """One round trip.
@@ -115,7 +196,7 @@ class Client(redis.Redis):
 
 
 class ServerClient(Client):
-    """A client of one server, or of the master that sentinels name."""
+    """A client of one server."""
 
     @classmethod
     def around(cls, client: redis.Redis) -> Self:
@@ -133,22 +214,28 @@ class ServerClient(Client):
         except BaseException as error:
             # For its own errors redis-py has closed the connection.
             if not isinstance(error, exceptions.RedisError) or interruption(error, handled) is not None:
-                close_idle(self.connection_pool)
+                self.close_idle()
             raise
         finally:
             exchange.release()
         count = len(commands)
         return replies[:count], [replies[count:]] if behind else []
 
+    def close_idle(self) -> None:
+        """Close idle connections, after redis-py itself may have been interrupted in a call of its own: the greeting of
+        a new connection, or a question to a sentinel. Connections that other threads are reading from are not closed
+        here: those threads would get arbitrary errors."""
+        self.connection_pool.disconnect(inuse_connections=False)
 
-def close_idle(pool: redis.ConnectionPool) -> None:
-    """Close idle connections, after redis-py itself may have been interrupted in a call of its own: the greeting of a
-    new connection, or a question to a sentinel. Connections that other threads are reading from are not closed here:
-    those threads would get arbitrary errors."""
-    pool.disconnect(inuse_connections=False)
-    if isinstance(pool, SentinelConnectionPool):
-        for each in pool.sentinel_manager.sentinels:
-            each.connection_pool.disconnect(inuse_connections=False)
+
+#: Other spellings of localhost.
+_HERE = {"127.0.0.1": "localhost", "::1": "localhost"}
+
+
+def host_of(connection: Mapping[str, Any]) -> str:
+    """The host of a connection, for `Client.database`."""
+    host = str(connection.get("host", "localhost")).lower()
+    return _HERE.get(host, host)
 
 
 def greet(connection: Any) -> None:  # noqa: ANN401 - of any of redis-py's classes

@@ -1,4 +1,4 @@
-"""Redis Cluster as a store: its client, and whether all its nodes can hold the promise.
+"""Redis Cluster as a store: which calls concern which of its nodes, and its client by a URL or by a RedisCluster.
 
 A shard of a namespace is one hash tag, therefore one slot, therefore on one master. A call about one shard works as on
 a single server. A call about several shards is sent to each of their masters, at the same time; no answer from one of
@@ -21,7 +21,6 @@ failover.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -30,27 +29,13 @@ from redis.cluster import REDIS_ALLOWED_KEYS, ClusterNode, RedisCluster
 from redis.connection import parse_url
 
 from holdfast.dedup.redis_cluster_client import ClusterClient
-from holdfast.dedup.redis_connect import (
-    agree_on_id,
-    check_credentials,
-    connection_options,
-    inspect,
-    keeps_keys,
-    masked,
-)
-from holdfast.dedup.redis_connect import place_of as place_of_single
-from holdfast.dedup.redis_connect import where_is as where_is_single
-from holdfast.dedup.redis_errors import asking
-from holdfast.errors import SettingError, StoreUnavailable
+from holdfast.dedup.redis_connect import check_credentials, connection_options, masked
+from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from redis.credentials import CredentialProvider
 
     from holdfast.dedup.redis_cluster_client import Remap
-    from holdfast.dedup.redis_connect import Server, Where
-    from holdfast.dedup.redis_layout import Layout
 
 #: Scheme of a URL -> the scheme that redis-py knows.
 _SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
@@ -58,11 +43,6 @@ _SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
 _REMAP = "address_remap="
 #: The version of redis-py from which on `get_connection` of its pools needs no name of a command.
 _OLDEST_CLIENT = (5, 3)
-
-
-def is_cluster(url: str) -> bool:
-    """Whether a URL is of a Redis Cluster."""
-    return url.partition("://")[0] in _SCHEMES
 
 
 def cluster_client(
@@ -140,76 +120,6 @@ def around(cluster: RedisCluster) -> ClusterClient:
     # Without its retry options: commands that are sent from here are never resent.
     connections = {option: value for option, value in nodes.connection_kwargs.items() if not option.startswith("retry")}
     return ClusterClient(lambda: cluster, connections, where, nodes.address_remap, ours=False)
-
-
-def where_is(client: redis.Redis) -> Where:
-    """Host, port and database, for texts; for a cluster the nodes that were given."""
-    return client.where if isinstance(client, ClusterClient) else where_is_single(client)
-
-
-def place_of(client: redis.Redis) -> str:
-    """A name of the database, from the addresses that the client was given; for a cluster some of its nodes."""
-    return " ".join(sorted(client.where.split(", "))) if isinstance(client, ClusterClient) else place_of_single(client)
-
-
-def inspect_cluster(client: ClusterClient, where: Where, layout: Layout, *, wait_for_replica: bool) -> Server:
-    """Read INFO of each node, and check whether the cluster can hold the promise.
-
-    Raises:
-        StoreUnavailable: no answer from a node with one of our shards, or it has no replica though one is asked for.
-        StoreRefused: a node is too old, or evicts keys. Nodes without a shard of ours may be silent.
-    """
-    client.look()
-    with asking(where):
-        holders = [client.master_of(key) for key in layout.id_keys]
-    found: dict[str, Server] = {}
-    for node, at in client.nodes():
-        name = str(node.name)
-        place = f"{name} in the cluster at {where}"
-        try:
-            if node.server_type == "primary":
-                wait = wait_for_replica and name in holders
-                found[name] = inspect(at, place, wait_for_replica=wait, node=True)
-            else:  # a replica, which may become a master later
-                with asking(place):
-                    keeps_keys(at.info(), place)
-        except StoreUnavailable:
-            if name in holders:
-                client.disconnect_idle()  # another node may have taken its place by now
-                raise
-    servers = [found[name] for name in sorted(found)]
-    texts = {server.text for server in servers}
-    told = [f"each: {texts.pop()}"] if len(texts) == 1 else [f"{name}: {found[name].text}" for name in sorted(found)]
-    ours = len(set(holders))
-    told.append(f"the {layout.shards} shard{'s' * (layout.shards > 1)} of this namespace: on {ours} of them")
-    text = f"Redis Cluster with {len(servers)} master{'s' * (len(servers) > 1)}; {'; '.join(told)}"
-    return servers[0]._replace(
-        version=min(server.version for server in servers),
-        replicas=min(server.replicas for server in servers),
-        text=text,
-    )
-
-
-def agree_on_ids(client: ClusterClient, where: Where, layout: Layout) -> list[str]:
-    """The id of each shard.
-
-    Raises:
-        StoreUnavailable: no answer.
-    """
-    keys = layout.id_keys
-    with asking(where), client.pipeline() as pipeline:
-        for key in keys:
-            pipeline.get(key)
-        found = pipeline.execute()
-    return [
-        agree_on_id(client, where, key) if stored is None else stored.decode()
-        for key, stored in zip(keys, found, strict=True)
-    ]
-
-
-def one_id(ids: Sequence[str]) -> str:
-    """The store's id, made from the ids of its shards: it changes if one of these changes."""
-    return ids[0] if len(ids) == 1 else hashlib.sha256(" ".join(ids).encode()).hexdigest()[:16]
 
 
 def _remap(url: str) -> tuple[str, Remap | None]:

@@ -17,17 +17,20 @@ import redis
 from redis import exceptions
 from redis.crc import key_slot
 
-from holdfast.dedup.redis_client import Client, ServerClient, key_of
-from holdfast.dedup.redis_cluster_batch import Batch
+from holdfast.dedup.redis_client import Client, Exchange, ServerClient, key_of
 from holdfast.dedup.redis_errors import asking, interruption, store_error
+from holdfast.dedup.redis_server import agree_on_id, inspect, keeps_keys
 from holdfast.errors import AccessRefused, StoreError, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from redis import ConnectionPool
     from redis.cluster import ClusterNode, RedisCluster
 
     from holdfast.dedup.redis_client import Command, Confirm
+    from holdfast.dedup.redis_layout import Layout
+    from holdfast.dedup.redis_server import Server
 
     Address = tuple[str, int]
     #: The address of a node as the cluster gives it -> the address at which it can be reached.
@@ -55,6 +58,8 @@ class ClusterClient(Client):
         ours: whether this object closes that client.
     """
 
+    fail_apart = True
+
     def __init__(
         self,
         reach: Callable[[], RedisCluster],
@@ -65,7 +70,7 @@ class ClusterClient(Client):
         ours: bool,
     ) -> None:
         super().__init__(connection_pool=_Pools(self, connections))
-        self.where = where
+        self._where = where
         self._reach, self._remap, self._ours = reach, remap, ours
         self._looking = threading.Lock()
         self._cluster: RedisCluster | None = None
@@ -139,6 +144,68 @@ class ClusterClient(Client):
         """
         return str(self._master(self._known(), key).name)
 
+    @property
+    def where(self) -> object:
+        """The nodes that were given, for texts."""
+        return self._where
+
+    @property
+    def database(self) -> str:
+        """See `Client`: some of the cluster's nodes."""
+        return " ".join(sorted(self._where.split(", ")))
+
+    def inspect(self, layout: Layout, *, wait_for_replica: bool) -> Server:
+        """Read INFO of each node, and check whether the cluster can hold the promise.
+
+        Raises:
+            StoreUnavailable: no answer from a node with one of our shards, or no replica of it though one is asked for.
+            StoreRefused: a node is too old, or evicts keys. Nodes without a shard of ours may be silent.
+        """
+        self.look()
+        with asking(self.where):
+            holders = [self.master_of(key) for key in layout.id_keys]
+        found: dict[str, Server] = {}
+        for node, at in self.nodes():
+            name = str(node.name)
+            place = f"{name} in the cluster at {self.where}"
+            try:
+                if node.server_type == "primary":
+                    wait = wait_for_replica and name in holders
+                    found[name] = inspect(at, place, wait_for_replica=wait, node=True)
+                else:  # a replica, which may become a master later
+                    with asking(place):
+                        keeps_keys(at.info(), place)
+            except StoreUnavailable:
+                if name in holders:
+                    self.disconnect_idle()  # another node may have taken its place by now
+                    raise
+        servers = [found[name] for name in sorted(found)]
+        texts = {server.text for server in servers}
+        told = (
+            [f"each: {texts.pop()}"] if len(texts) == 1 else [f"{name}: {found[name].text}" for name in sorted(found)]
+        )
+        ours = len(set(holders))
+        told.append(f"the {layout.shards} shard{'s' * (layout.shards > 1)} of this namespace: on {ours} of them")
+        text = f"Redis Cluster with {len(servers)} master{'s' * (len(servers) > 1)}; {'; '.join(told)}"
+        return servers[0]._replace(
+            version=min(server.version for server in servers),
+            replicas=min(server.replicas for server in servers),
+            text=text,
+        )
+
+    def agree(self, layout: Layout) -> list[str]:
+        """See `Client`: an id for each shard, since shards fail apart."""
+        super().agree(layout)
+        keys = layout.id_keys
+        with asking(self.where), self.pipeline() as pipeline:
+            for key in keys:
+                pipeline.get(key)
+            found = pipeline.execute()
+        return [
+            agree_on_id(self, self.where, key) if stored is None else stored.decode()
+            for key, stored in zip(keys, found, strict=True)
+        ]
+
     def close(self) -> None:
         """Close the connections, if they are ours."""
         cluster, self._cluster = self._cluster, None
@@ -195,7 +262,7 @@ class ClusterClient(Client):
             self._stale = True
             raise StoreUnavailable(f"no node of the Redis Cluster at {self.where} has slot {slot} now") from error
 
-    def _batches(self, commands: Sequence[Command], left: Mapping[int, ClusterNode | None]) -> list[Batch]:
+    def _batches(self, commands: Sequence[Command], left: Mapping[int, ClusterNode | None]) -> list[_Batch]:
         """The remaining commands, one batch a node.
 
         Args:
@@ -203,7 +270,7 @@ class ClusterClient(Client):
             left: number of a remaining command -> the node that an ASK has named for it, or None.
         """
         cluster = self._known()
-        batches: dict[str, Batch] = {}
+        batches: dict[str, _Batch] = {}
         key = b""
         for item in sorted(left, reverse=True):
             key = key_of(commands[item]) or key
@@ -211,14 +278,14 @@ class ClusterClient(Client):
             node = asked or self._master(cluster, key)
             batch = batches.get(node.name)
             if batch is None:
-                batch = batches[node.name] = Batch(node, cluster.get_redis_connection(node).connection_pool)
+                batch = batches[node.name] = _Batch(node, cluster.get_redis_connection(node).connection_pool)
             batch.items.insert(0, item)
             if asked is not None:
                 batch.asking.add(item)
         return list(batches.values())
 
     def _exchange(
-        self, batches: Sequence[Batch], commands: Sequence[Command], replies: list[Any], confirm: Confirm | None
+        self, batches: Sequence[_Batch], commands: Sequence[Command], replies: list[Any], confirm: Confirm | None
     ) -> None:
         """Write to all nodes, then read from all."""
         batch, handled = batches[0], sys.exc_info()[1]
@@ -260,6 +327,51 @@ class ClusterClient(Client):
             return node
         self._moved[error.slot_id] = node
         return None
+
+
+class _Batch:
+    """The commands of one call for one node."""
+
+    def __init__(self, node: ClusterNode, pool: ConnectionPool) -> None:
+        self.node, self._exchange = node, Exchange(pool)
+        self.items: list[int] = []
+        self.asking: set[int] = set()
+        self.confirmed: list[Any] = []
+        #: For each outstanding reply, what it belongs to: an item, "confirm", or "asking".
+        self._due: list[int | str] = []
+
+    def write(self, commands: Sequence[Command], confirm: Confirm | None) -> None:
+        """Send all commands. Args: commands: all of the call."""
+        sent: list[Command] = []
+        for item in self.items:
+            self._add(sent, commands[item], item, asking=item in self.asking)
+        if confirm is not None:
+            for command in confirm(key_of(commands[self.items[0]])):
+                self._add(sent, command, "confirm", asking=bool(self.asking))
+        self._exchange.write(sent)
+
+    def _add(self, sent: list[Command], command: Command, due: int | str, *, asking: bool) -> None:
+        if asking:
+            sent.append(("ASKING",))
+            self._due.append("asking")
+        sent.append(command)
+        self._due.append(due)
+
+    def read(self, replies: list[Any]) -> None:
+        """Read all outstanding replies into `replies`."""
+        for due, reply in zip(self._due, self._exchange.read(), strict=True):
+            if isinstance(due, int):
+                replies[due] = reply
+            elif due == "confirm":
+                self.confirmed.append(reply)
+
+    def release(self) -> None:
+        """Give the connection back; it is closed before, if replies are outstanding."""
+        self._exchange.release()
+
+    def redirected(self, replies: Sequence[Any]) -> bool:
+        """Whether the node has redirected all of the commands."""
+        return all(isinstance(replies[item], exceptions.AskError) for item in self.items)
 
 
 class _Pools(redis.ConnectionPool):

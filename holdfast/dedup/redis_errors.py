@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from redis import exceptions
 
-from holdfast.dedup.struck import codes_of, of_a_handler
+from holdfast.dedup.interrupts import codes_of, raised_by_handler
 from holdfast.errors import AccessRefused, StoreError, StoreLockedOut, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def interruption(error: BaseException, handled: BaseException | None) -> BaseExc
         error: what the call has raised.
         handled: the exception that was being handled when the call began; it is not of this call.
     """
-    struck = of_a_handler(error, handled)
-    if struck is not None:
-        return struck
+    raised = raised_by_handler(error, handled)
+    if raised is not None:
+        return raised
     if isinstance(error, _NO_ANSWER) or any(code.co_name in _PROVIDER for code in codes_of(error)):
         return None
     return error

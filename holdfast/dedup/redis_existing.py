@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.dedup.redis_cluster import cluster_client, is_cluster, where_is
-from holdfast.dedup.redis_connect import client_of
 from holdfast.dedup.redis_errors import asking
 from holdfast.dedup.redis_layout import Layout, agreed, decode
-from holdfast.dedup.redis_sentinel import close
-from holdfast.dedup.redis_store import RedisClaims
+from holdfast.dedup.redis_store import RedisClaims, client_of
 from holdfast.errors import StoreRefused
 
 
@@ -27,13 +24,13 @@ def existing_claims(
         StoreUnavailable: no answer.
         StoreRefused: credentials; or the namespace does not exist, or an unknown version of holdfast has made it.
     """
-    client = cluster_client(url, timeout_s) if is_cluster(url) else client_of(url, timeout_s)
-    where = where_is(client)
+    client = client_of(url, timeout_s)
+    where = client.where
     try:
         with asking(where):
             stored = client.get(Layout(namespace, 1, hash_keys=False).layout_key)
     finally:
-        close(client)
+        client.close_all()
     if not isinstance(stored, bytes):
         raise StoreRefused(
             f"the Redis at {where} has no namespace {namespace!r}: no app has used it there; check namespace, address "

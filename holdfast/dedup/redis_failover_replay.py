@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from holdfast.dedup.claims import Acquired, Mark, Since, Token, Verdict
-from holdfast.dedup.redis_owned import Dropping, Ended, Owned
+from holdfast.dedup.redis_positions import Dropping, Ended, Owned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 
-from holdfast.dedup.redis_cluster_client import ClusterClient
 from holdfast.dedup.redis_errors import asking, codes, store_error
 from holdfast.dedup.redis_layout import Layout
-from holdfast.dedup.redis_sentinel import follow
 from holdfast.errors import AccessRefused, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.dedup.redis_client import Client
-    from holdfast.dedup.redis_connect import Where
 
 _LAYOUT = ""
 _PLAIN, _HASHED = ("keys_plain",), ("buckets", "keys_hashed")
@@ -106,7 +103,6 @@ class Scripts:
 
     Args:
         client: must not resend by itself: a late copy would carry a call generation that is still accepted.
-        where: the server's name for error texts.
         flags: whether the server is Redis 7 or later and knows script flags.
         hash_keys: whether keys are stored as digests.
         wait_key, wait_ms: if given, a replica has to confirm durable calls within that time; in a Redis Cluster a
@@ -116,7 +112,6 @@ class Scripts:
     def __init__(
         self,
         client: Client,
-        where: Where,
         *,
         flags: bool,
         hash_keys: bool,
@@ -124,29 +119,24 @@ class Scripts:
         wait_ms: int = 0,
     ) -> None:
         self._client = client
-        self._where = where
+        self._where = client.where
         self._scripts = _load(flags=flags, hash_keys=hash_keys)
         self._wait_key = wait_key
         self._wait_ms = wait_ms
 
     @property
-    def where(self) -> Where:
+    def where(self) -> object:
         """The server, for texts."""
         return self._where
 
     def follow(self) -> None:
-        """Leave a master that its sentinels have replaced. Asks each sentinel once; does nothing without sentinels.
-
-        Raises:
-            StoreUnavailable: the sentinels name another master, and it has not been found yet.
-        """
-        with asking(self._where):
-            follow(self._client)
+        """See `Client.follow`."""
+        self._client.follow()
 
     @property
     def fail_apart(self) -> bool:
         """Whether the shards are on several servers, one of which may fail alone."""
-        return isinstance(self._client, ClusterClient)
+        return self._client.fail_apart
 
     def reach(self, keys: Sequence[bytes]) -> None:
         """Return if the server of each key answers. One round trip; changes nothing.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from redis.backoff import NoBackoff
@@ -20,18 +20,19 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
-from holdfast.dedup.redis_client import ServerClient, greet
-from holdfast.dedup.redis_errors import interruption
-from holdfast.errors import AccessRefused, StoreRefused, StoreUnavailable
+from holdfast.dedup.redis_client import ServerClient, greet, host_of
+from holdfast.dedup.redis_connect import checked, connection_options, masked
+from holdfast.dedup.redis_errors import asking, interruption
+from holdfast.errors import AccessRefused, SettingError, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import redis
+    from redis.credentials import CredentialProvider
 
 log = logging.getLogger("holdfast.dedup")
 
-SCHEMES = ("redis+sentinel", "rediss+sentinel")
 _PORT = 26379
 #: A sentinel that has not answered is left out for this time, as long as others answer. Sentinels are asked at each new
 #: connection and each renewal, which would wait for it each time.
@@ -61,7 +62,7 @@ class SentinelUrl(NamedTuple):
         place, slash, path = rest.partition("/")
         login, at, hosts = place.rpartition("@")
         name, _, more = path.partition("?")[0].partition("/")
-        if scheme not in SCHEMES or not slash or not name or (more and not more.isdecimal()):
+        if not slash or not name or (more and not more.isdecimal()):
             raise ValueError("no redis+sentinel://host:port/name/db")
         query = path.partition("?")[2]
         options: dict[str, Any] = parse_url(f"redis://{login}{at}sentinel/{more or 0}?{query}")  # type: ignore[no-untyped-call]
@@ -87,32 +88,82 @@ def _host(found: str | None) -> str:
     return found
 
 
-def sentinel_client(url: str, options: dict[str, Any], now: Callable[[], float]) -> ServerClient:
-    """A client of the master that these sentinels name at each new connection.
+def sentinel_client(
+    url: str, timeout_s: float, credentials: CredentialProvider | None, now: Callable[[], float]
+) -> SentinelClient:
+    """A client of the master that the sentinels name at each new connection.
 
     Args:
         url: redis+sentinel://, or rediss+sentinel:// for TLS to the master and to the sentinels.
-        options: of connections to the master, unless the URL says otherwise.
+        timeout_s: for a connection to the master, and for each reply.
+        credentials: asked for user and password at each new connection, in place of those in the URL.
         now: the clock by which a silent sentinel is left out for a while.
 
     Raises:
-        ValueError, TypeError: the URL cannot be read; the text may quote the password.
+        SettingError: the URL cannot be read, or has credentials besides those that are given.
     """
-    read = SentinelUrl.read(url)
-    mine = {**options, **read.options}
-    timeout_s = float(mine["socket_timeout"]) * _SHARE
-    asked = {
-        "socket_timeout": timeout_s,
-        "socket_connect_timeout": timeout_s,
-        "socket_keepalive": True,
-        # By default redis-py would ask a silent sentinel three times more, with pauses.
-        "retry": Retry(NoBackoff(), 0),
-        "protocol": 2,
-        "redis_connect_func": greet,
-    }
-    sentinels = NewestSentinel(now, read.sentinels, {**asked, **read.sentinel_options})
-    client: ServerClient = sentinels.master_for(read.name, ServerClient, **mine)  # type: ignore[no-untyped-call]
-    return client
+    try:
+        read = SentinelUrl.read(url)
+        options = {**connection_options(timeout_s, credentials), "socket_keepalive": True, **read.options}
+        silent_s = float(options["socket_timeout"]) * _SHARE
+        asked = {
+            "socket_timeout": silent_s,
+            "socket_connect_timeout": silent_s,
+            "socket_keepalive": True,
+            # By default redis-py would ask a silent sentinel three times more, with pauses.
+            "retry": Retry(NoBackoff(), 0),
+            "protocol": 2,
+            "redis_connect_func": greet,
+        }
+        sentinels = NewestSentinel(now, read.sentinels, {**asked, **read.sentinel_options})
+        client: SentinelClient = sentinels.master_for(read.name, SentinelClient, **options)  # type: ignore[no-untyped-call]
+    except (ValueError, TypeError):
+        # Not chained: the parser's text may quote a part of the password.
+        raise SettingError(
+            "url",
+            masked(url),
+            "give it as redis+sentinel://user:password@host:port,host:port/name/db, with the password percent-encoded "
+            "and the name of the master as the sentinels know it",
+        ) from None
+    return checked(client, url, credentials)
+
+
+class SentinelClient(ServerClient):
+    """A client of the master that sentinels name."""
+
+    @property
+    def _pool(self) -> SentinelConnectionPool:
+        return cast("SentinelConnectionPool", self.connection_pool)
+
+    @property
+    def where(self) -> object:
+        """The name of the master and its current address, for texts."""
+        return MasterAt(self._pool, self.get_connection_kwargs().get("db", 0))
+
+    @property
+    def database(self) -> str:
+        """See `Client`."""
+        pool = self._pool
+        hosts = [each.get_connection_kwargs() for each in pool.sentinel_manager.sentinels]
+        servers = " ".join(sorted(f"{host_of(each)}:{each.get('port')}" for each in hosts))
+        return f"{pool.service_name} {servers}/{self.get_connection_kwargs().get('db', 0)}"
+
+    def follow(self) -> None:
+        """See `Client`. The master may still answer: if it is cut off, it does not know that it was replaced."""
+        with asking(self.where):
+            _follow(self._pool)
+
+    def close_idle(self) -> None:
+        """See `ServerClient`; those to the sentinels, too."""
+        super().close_idle()
+        for each in self._pool.sentinel_manager.sentinels:
+            each.connection_pool.disconnect(inuse_connections=False)
+
+    def close_all(self) -> None:
+        """See `Client`."""
+        self.close()
+        for each in self._pool.sentinel_manager.sentinels:
+            each.close()
 
 
 class NewestSentinel(Sentinel):
@@ -238,15 +289,8 @@ class MasterAt:
         return f"{self._pool.service_name}/{self._db} ({now}by the sentinels {sentinels})"
 
 
-def follow(client: redis.Redis) -> None:
-    """Leave a master that the sentinels have replaced. It may still answer: if it is cut off, it does not know. Does
-    nothing for a client without sentinels.
-
-    Raises:
-        StoreUnavailable: the sentinels name another master, and this client does not find it yet.
-    """
-    pool = client.connection_pool
-    if not isinstance(pool, SentinelConnectionPool) or pool.master_address is None:
+def _follow(pool: SentinelConnectionPool) -> None:
+    if pool.master_address is None:
         return
     believed = pool.master_address
     manager, name = pool.sentinel_manager, pool.service_name
@@ -269,12 +313,3 @@ def follow(client: redis.Redis) -> None:
             f"the sentinels name {found.place} as the master of {pool.service_name} by now, and the one asked first "
             f"still {believed[0]}:{believed[1]}: that one is not believed"
         )
-
-
-def close(client: redis.Redis) -> None:
-    """Close the client, and those of its sentinels."""
-    pool = client.connection_pool
-    client.close()
-    if isinstance(pool, SentinelConnectionPool):
-        for each in pool.sentinel_manager.sentinels:
-            each.close()

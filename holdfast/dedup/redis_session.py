@@ -11,9 +11,19 @@ from holdfast.dedup.redis_asking import Asker, Question, in_order
 from holdfast.dedup.redis_failover_replay import FailoverReplay
 from holdfast.dedup.redis_keys import batch
 from holdfast.dedup.redis_layout import decode, encode
-from holdfast.dedup.redis_long import Long, acquired_or_long, in_parts, is_long, pieces, read
-from holdfast.dedup.redis_owned import Ended
-from holdfast.dedup.redis_positions import check_offsets, fenced_offsets, polled, run_args
+from holdfast.dedup.redis_positions import (
+    Ended,
+    Long,
+    acquired_or_long,
+    check_offsets,
+    fenced_offsets,
+    in_parts,
+    is_long,
+    pieces,
+    polled,
+    read,
+    run_args,
+)
 from holdfast.dedup.redis_servers import Servers
 from holdfast.errors import StoreError
 
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.redis_failover_replay import Lately
     from holdfast.dedup.redis_keys import Args, Batch, Group, Place, Times
     from holdfast.dedup.redis_layout import Layout
-    from holdfast.dedup.redis_owned import Dropping
+    from holdfast.dedup.redis_positions import Dropping
     from holdfast.dedup.redis_scripts import Scripts
     from holdfast.runtime import Runtime
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import weakref
@@ -10,46 +11,86 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from redis.cluster import RedisCluster
 from redis.exceptions import RedisError
+from redis.sentinel import SentinelConnectionPool
 
-from holdfast.dedup.calls.here import Calls
 from holdfast.dedup.forks import after_fork
 from holdfast.dedup.lease import Lease
 from holdfast.dedup.redis_client import Client, ServerClient
-from holdfast.dedup.redis_cluster import (
-    agree_on_ids,
-    around,
-    cluster_client,
-    inspect_cluster,
-    is_cluster,
-    one_id,
-    place_of,
-    where_is,
-)
-from holdfast.dedup.redis_cluster_client import ClusterClient
-from holdfast.dedup.redis_connect import agree_on_layout, check_client, client_of, compare_layout, inspect
+from holdfast.dedup.redis_connect import check_client, server_client
 from holdfast.dedup.redis_errors import once_let_in
 from holdfast.dedup.redis_keys import Times
 from holdfast.dedup.redis_layout import Layout
 from holdfast.dedup.redis_scripts import Scripts
-from holdfast.dedup.redis_sentinel import close
+from holdfast.dedup.redis_server import compare_layout
 from holdfast.dedup.redis_session import RedisSession
 from holdfast.errors import SettingError
 from holdfast.runtime import MACHINE
+from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import redis
     from redis.credentials import CredentialProvider
 
+    from holdfast.dedup.calls.here import Calls
     from holdfast.dedup.redis_cluster_client import Remap
-    from holdfast.dedup.redis_connect import Server, Where
     from holdfast.runtime import Runtime
 
 log = logging.getLogger("holdfast.dedup")
 
 _DAY_S = 86_400.0
 _WEEK_S = 7 * _DAY_S
+#: The schemes of URLs that name sentinels, or nodes of a cluster.
+_SENTINELS, _CLUSTERS = ("redis+sentinel", "rediss+sentinel"), ("redis+cluster", "rediss+cluster")
+
+
+def client_of(
+    url: str,
+    timeout_s: float,
+    *,
+    credentials: CredentialProvider | None = None,
+    remap: Remap | None = None,
+    now: Callable[[], float] = SYSTEM_CLOCK.now,
+) -> Client:
+    """Make a client of the kind of Redis that the URL names. Does not connect yet. Arguments as of
+    `RedisClaims.from_url`.
+
+    Raises:
+        SettingError: the URL cannot be read, or contradicts the other arguments.
+    """
+    scheme = url.partition("://")[0]
+    if scheme in _CLUSTERS:
+        from holdfast.dedup.redis_cluster import cluster_client  # noqa: PLC0415 - most stores are one server
+
+        return cluster_client(url, timeout_s, credentials, remap)
+    if remap is not None:
+        raise SettingError("address_remap", remap, "leave it out: it is for a Redis Cluster")
+    if scheme in _SENTINELS:
+        from holdfast.dedup.redis_sentinel import sentinel_client  # noqa: PLC0415 - as above
+
+        return sentinel_client(url, timeout_s, credentials, now)
+    return server_client(url, timeout_s, credentials)
+
+
+def client_around(client: redis.Redis | RedisCluster) -> Client:
+    """Make a client that uses the connections of the caller's.
+
+    Raises:
+        SettingError: that client would break the protocol.
+    """
+    if isinstance(client, RedisCluster):
+        from holdfast.dedup.redis_cluster import around  # noqa: PLC0415 - as above
+
+        client = around(client)
+    check_client(client)
+    if isinstance(client, Client):
+        return client
+    if isinstance(client.connection_pool, SentinelConnectionPool):
+        from holdfast.dedup.redis_sentinel import SentinelClient  # noqa: PLC0415 - as above
+
+        return SentinelClient.around(client)
+    return ServerClient.around(client)
 
 
 class Parts(NamedTuple):
@@ -59,7 +100,7 @@ class Parts(NamedTuple):
     scripts: Scripts
     layout: Layout
     times: Times
-    where: Where  #: for error texts
+    where: object  #: for error texts
     let_in: bool  #: a session has begun here before: from now on refused credentials count as an outage
 
 
@@ -107,18 +148,13 @@ class RedisClaims:
         durability: Literal["none", "wait1"] = "none",
         runtime: Runtime = MACHINE,
     ) -> None:
-        if isinstance(client, RedisCluster):
-            client = around(client)
-        check_client(client)
-        if not isinstance(client, Client):
-            client = ServerClient.around(client)
         if not namespace or any(character in "{}" or character.isspace() for character in namespace):
             raise SettingError("namespace", namespace, "give a name without braces and spaces")
         _check_whole("shards", shards, 1024)
         _check_whole("keys_expected", keys_expected, 10**12)
         if durability not in ("none", "wait1"):
             raise SettingError("durability", durability, "give 'none' or 'wait1'")
-        self._client: Client = client
+        self._client = client_around(client)
         self._namespace = namespace
         self._lease_s = None if lease_s is None else _seconds("lease_s", lease_s)
         self._times = Times(
@@ -131,7 +167,7 @@ class RedisClaims:
         self._wait = durability == "wait1"
         self._layout = Layout(namespace, shards, hash_keys=hash_keys, keys_expected=keys_expected)
         self._runtime = runtime
-        self._where = where_is(client)
+        self._where = self._client.where
         self._scripts: Scripts | None = None
         self._promises = ""
         #: The ids in the store: one of each shard in a Redis Cluster, else that of the first shard.
@@ -142,8 +178,8 @@ class RedisClaims:
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         #: Makes a client like the first one, for a forked child; None: the client is the caller's.
         self._make_client: Callable[[], Client] | None = None
-        #: The session of `idempotent` at this store.
-        self.calls = Calls(self, self._lease_s, (runtime, place_of(client), namespace))
+        #: Made at the first use.
+        self._calls: list[Calls] = []
         after_fork(self, RedisClaims._forked)
 
     @classmethod
@@ -191,14 +227,9 @@ class RedisClaims:
             SettingError: a setting cannot work. The URL's password is not in its text.
         """
         timeout_s = _seconds("timeout_s", timeout_s)
-        if is_cluster(url):
-            make_client: Callable[[], Client] = partial(
-                cluster_client, url, timeout_s, credential_provider, address_remap
-            )
-        elif address_remap is not None:
-            raise SettingError("address_remap", address_remap, "leave it out: it is for a Redis Cluster")
-        else:
-            make_client = partial(client_of, url, timeout_s, credential_provider, runtime.now)
+        make_client = partial(
+            client_of, url, timeout_s, credentials=credential_provider, remap=address_remap, now=runtime.now
+        )
         store = cls(
             make_client(),
             namespace=namespace,
@@ -257,10 +288,19 @@ class RedisClaims:
         return session
 
     @property
+    def calls(self) -> Calls:
+        """The functions that are `idempotent` at this store, and their session."""
+        from holdfast.dedup.calls.here import Calls  # noqa: PLC0415 - an app does without
+
+        if not self._calls:
+            self._calls.append(Calls(self, self._lease_s, (self._runtime, self._client.database, self._namespace)))
+        return self._calls[0]  # where two threads have made one at the same time, both use the first
+
+    @property
     def store_id(self) -> str:
         """The id that is kept beside the data: another id means that the data is lost. As the last `connect` or `begin`
         has found it."""
-        return one_id(self._ids) if self._ids else ""
+        return _one_id(self._ids) if self._ids else ""
 
     @property
     def lease_s(self) -> float | None:
@@ -273,7 +313,7 @@ class RedisClaims:
         Raises:
             StoreUnavailable, StoreRefused: as `connect`.
         """
-        server = self._server()
+        server = self._client.inspect(self._layout, wait_for_replica=self._wait)
         compare_layout(self._client, self._where, self._layout)
         return f"{self._where}: {server.text}"
 
@@ -289,12 +329,13 @@ class RedisClaims:
 
     def close(self) -> None:
         """Give the connections back. Sessions that have not ended run out with their lease. Does not raise."""
-        self.calls.close()
+        for calls in self._calls:
+            calls.close()
         for lease in sorted(self._leases, key=_session_id):  # the same order each time, wherever they lie in memory
             lease.stop()
         if self._make_client is not None:
             try:
-                close(self._client)
+                self._client.close_all()
             except RedisError as error:
                 log.warning("the connections to the Redis at %s were not closed: %s", self._where, error)
 
@@ -311,18 +352,14 @@ class RedisClaims:
 
     def _inspected(self) -> Scripts:
         with self._connecting:
-            server = self._server()
-            ids = [agree_on_layout(self._client, self._where, self._layout)]
-            if isinstance(self._client, ClusterClient):
-                ids = agree_on_ids(self._client, self._where, self._layout)
-            self._see(ids)
+            server = self._client.inspect(self._layout, wait_for_replica=self._wait)
+            self._see(self._client.agree(self._layout))
             if self._scripts is None or server.text != self._promises:
                 self._promises = server.text
                 log.info("claims in namespace %s at %s: %s", self._namespace, self._where, server.text)
             timeout_s = float(self._client.get_connection_kwargs()["socket_timeout"])
             self._scripts = Scripts(
                 self._client,
-                self._where,
                 flags=server.version >= (7, 0),
                 hash_keys=self._layout.hash_keys,
                 wait_key=self._layout.wait_key if self._wait else None,
@@ -330,11 +367,6 @@ class RedisClaims:
                 wait_ms=max(1, int(timeout_s * 1000 / 2)),
             )
             return self._scripts
-
-    def _server(self) -> Server:
-        if isinstance(self._client, ClusterClient):
-            return inspect_cluster(self._client, self._where, self._layout, wait_for_replica=self._wait)
-        return inspect(self._client, self._where, wait_for_replica=self._wait)
 
     def _see(self, ids: list[str]) -> None:
         others = [shard for shard, (before, now) in enumerate(zip(self._ids, ids, strict=False)) if before != now]
@@ -351,6 +383,11 @@ class RedisClaims:
 
     def __repr__(self) -> str:
         return f"RedisClaims({self._where}, namespace={self._namespace!r}, {self._layout.description})"
+
+
+def _one_id(ids: Sequence[str]) -> str:
+    """The store's id, made from the ids of its shards: it changes if one of these changes."""
+    return ids[0] if len(ids) == 1 else hashlib.sha256(" ".join(ids).encode()).hexdigest()[:16]
 
 
 def _session_id(lease: Lease) -> str:

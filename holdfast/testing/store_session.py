@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState
     from holdfast.dedup.redis_failover_replay import Lately
-    from holdfast.dedup.redis_owned import Ended
+    from holdfast.dedup.redis_positions import Ended
     from holdfast.runtime import Runtime
 
 _T = TypeVar("_T")

@@ -27,6 +27,7 @@ ABOUT = {
     "dedup/redis_existing": "a real Redis: `contracts/redis/test_connect.py`",
     "dedup/redis_groups": "worlds keep groups by the specification: `properties/test_lua_redis.py`",
     "dedup/redis_layout": "other layouts: `contracts/redis/test_buckets.py`, `contracts/kafka/test_migrations.py`",
+    "dedup/redis_server": "a real Redis, its settings and its kinds: `contracts/redis/test_connect.py`",
     "dedup/redis_scripts": "a real Redis: `contracts/redis/test_faults.py`, `contracts/redis/test_failover.py`",
     "plugin/engine": "`unit/engine/test_apps.py`, `unit/engine/test_sessions.py`",
     "plugin/engine/flow": (

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from redis.exceptions import DataError
 
 from holdfast.dedup.claims import ClaimKey
+from holdfast.dedup.redis_client import pack
 from holdfast.dedup.redis_layout import Layout
-from holdfast.dedup.redis_packing import pack
 
 arguments = st.one_of(st.binary(max_size=40), st.text(max_size=10), st.integers(), st.floats(allow_nan=False))
 names = st.one_of(st.sampled_from(["GET", "CONFIG GET", b"EVALSHA"]))

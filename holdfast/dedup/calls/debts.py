@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.dedup.calls.fingerprints import without_result
+from holdfast.dedup.calls.results import without_result
 from holdfast.dedup.claims import Verdict
 from holdfast.errors import AccessRefused, StoreError, StoreRefused, StoreUnavailable
 from holdfast.timing import SYSTEM_CLOCK

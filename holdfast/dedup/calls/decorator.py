@@ -15,10 +15,10 @@ from holdfast.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from holdfast.dedup.calls.call_keys import CallKey
     from holdfast.dedup.calls.codec import Decode, Encode
     from holdfast.dedup.calls.fingerprints import FingerprintOf
     from holdfast.dedup.calls.here import CallStore
-    from holdfast.dedup.calls.names import CallKey
     from holdfast.dedup.calls.results import OnBusy, OnDone, RaiseOrReturn, Skipped, StoreDown
 
 P = ParamSpec("P")

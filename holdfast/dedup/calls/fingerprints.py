@@ -19,8 +19,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from holdfast.dedup.calls.paths import ArgumentPath, follow, path_of, several
-from holdfast.dedup.calls.results import TOO_LARGE
+from holdfast.dedup.calls.call_keys import ArgumentPath, follow, path_of, several
 from holdfast.dedup.keys import ABSENT
 from holdfast.dedup.not_run import check_returns, name_of_call
 from holdfast.errors import KeyReused, SettingError
@@ -34,26 +33,8 @@ if TYPE_CHECKING:
 #: arguments.
 FingerprintOf: TypeAlias = "bool | str | tuple[str, ...] | Callable[..., object]"
 
-#: First character of a kept text with a fingerprint; no JSON and no other kept text begins with it.
-_MARK = "#"
 _BYTES = 16
-_LENGTH = len(_MARK) + 22
 _REMEDY = "give True (all arguments), names of parameters ('amount', ('order.total', 'currency')), or a function"
-
-
-def stamped(fingerprint: str | None, text: str) -> str:
-    """Put the fingerprint in front of a result's text, as both are kept with a key."""
-    return text if fingerprint is None else _MARK + fingerprint + text
-
-
-def unstamped(kept: str) -> tuple[str | None, str]:
-    """Split a kept text: the fingerprint, None = there is none; and the result's text."""
-    return (kept[len(_MARK) : _LENGTH], kept[_LENGTH:]) if kept.startswith(_MARK) else (None, kept)
-
-
-def without_result(kept: str) -> str:
-    """Replace the result, which the store does not take, by a note."""
-    return stamped(unstamped(kept)[0], TOO_LARGE)
 
 
 def reused(name: str) -> KeyReused:

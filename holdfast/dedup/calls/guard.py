@@ -9,9 +9,9 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from holdfast.dedup.calls.call_keys import ArgumentKey, BatchParameter, ItemKey
 from holdfast.dedup.calls.fingerprints import ArgumentFingerprint, ItemFingerprint, reused
 from holdfast.dedup.calls.grant import CURRENT
-from holdfast.dedup.calls.names import ArgumentKey, BatchParameter, ItemKey
 from holdfast.dedup.calls.results import Skipped
 from holdfast.dedup.calls.work import Ask, Pause, Work
 from holdfast.errors import BatchFailed, KeyMissing, KeyReused, SettingError, StoreError
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
+    from holdfast.dedup.calls.call_keys import CallKey
     from holdfast.dedup.calls.codec import Codec
     from holdfast.dedup.calls.fingerprints import FingerprintOf
     from holdfast.dedup.calls.grant import CurrentClaim
     from holdfast.dedup.calls.here import Calls
-    from holdfast.dedup.calls.names import CallKey
     from holdfast.dedup.calls.results import CallPolicy
     from holdfast.dedup.calls.work import Run
 

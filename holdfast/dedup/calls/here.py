@@ -15,8 +15,8 @@ from holdfast.dedup.calls.debts import Debts
 from holdfast.dedup.calls.functions import Names
 from holdfast.dedup.claims import ClaimStore
 from holdfast.dedup.forks import after_fork
-from holdfast.dedup.patched import check_threads
 from holdfast.errors import StoreError
+from holdfast.runtime import check_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

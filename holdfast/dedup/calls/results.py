@@ -1,7 +1,7 @@
 """Results of calls: the settings that decide them, and how results are kept for later calls.
 
 The settings are frozen and checked at decoration. A result is kept as JSON that reads back as the returned value, or as
-a note that it could not be kept.
+a note that it could not be kept; in front of it, the payload's fingerprint (fingerprints.py), where there is one.
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ def _check(field: str, value: object, allowed: tuple[str, ...]) -> None:
         raise SettingError(field, value, "give one of " + ", ".join(map(repr, allowed)))
 
 
+#: First character of a kept text with a fingerprint; no JSON and no other kept text begins with it.
+_MARK = "#"
+#: The mark, and the characters of a fingerprint.
+_LENGTH = len(_MARK) + 22
 #: First character of the note for a result that cannot be kept; no JSON begins with it.
 _LOST = "!"
 #: The note for a result that the store has refused; short, because the store may have refused its length.
@@ -113,6 +117,21 @@ def not_stored(text: str) -> ResultNotStored:
         f"the function has run and is not run again for this key, but its result is {what}: return "
         "None, text, numbers, True and False, lists, and dicts with text keys, or decorate with on_done='marker'"
     )
+
+
+def stamped(fingerprint: str | None, text: str) -> str:
+    """Put the fingerprint in front of a result's text, as both are kept with a key."""
+    return text if fingerprint is None else _MARK + fingerprint + text
+
+
+def unstamped(kept: str) -> tuple[str | None, str]:
+    """Split a kept text: the fingerprint, None = there is none; and the result's text."""
+    return (kept[len(_MARK) : _LENGTH], kept[_LENGTH:]) if kept.startswith(_MARK) else (None, kept)
+
+
+def without_result(kept: str) -> str:
+    """Replace the result, which the store does not take, by a note."""
+    return stamped(unstamped(kept)[0], TOO_LARGE)
 
 
 def _same(read: object, returned: object) -> bool:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.dedup.calls.fingerprints import reused, stamped, unstamped
+from holdfast.dedup.calls.fingerprints import reused
 from holdfast.dedup.calls.grant import Grant
-from holdfast.dedup.calls.results import TOO_LARGE, Skipped, lose, not_stored
+from holdfast.dedup.calls.results import TOO_LARGE, Skipped, lose, not_stored, stamped, unstamped
 from holdfast.dedup.claims import Verdict
 from holdfast.dedup.not_run import not_run
 from holdfast.errors import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast.dedup.patched import check_threads
 from holdfast.errors import SourceError, StoreError, StoreUnavailable, UnknownTopic
 from holdfast.plugin.engine.resources import Resources
 from holdfast.plugin.ports import ReachableSource
 from holdfast.plugin.retrying.keeping import KeepsRecords
+from holdfast.runtime import check_threads
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ import pytest
 import redis
 
 from holdfast import RedisClaims, Settings
-from holdfast.dedup import redis_store
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
-from holdfast.dedup.redis_cluster import inspect_cluster
+from holdfast.dedup.redis_cluster_client import ClusterClient
 from holdfast.plugin.events import SessionLost, StoreDown, StoreUp
 from tests.contracts.redis.test_faults import answered
 from tests.harness.engine import Bench, numbered
@@ -135,9 +134,8 @@ def test_masters_change_by_hand(cluster: RedisCluster, durability: Literal["none
 def test_a_node_that_takes_no_writes_any_more_is_left(cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that has become a replica says MOVED; READONLY only to scripts as for Redis 6.2, which do not tell that
     they write, on connections that may read from replicas."""
-    monkeypatch.setattr(
-        redis_store, "inspect_cluster", lambda *a, **k: inspect_cluster(*a, **k)._replace(version=(6, 2))
-    )
+    inspect = ClusterClient.inspect
+    monkeypatch.setattr(ClusterClient, "inspect", lambda *a, **k: inspect(*a, **k)._replace(version=(6, 2)))
 
     def read_from_replicas(connection: Any) -> None:
         connection.send_command("READONLY")

@@ -14,9 +14,8 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from holdfast import RedisClaims, Settings
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
-from holdfast.dedup.redis_connect import client_of
 from holdfast.dedup.redis_existing import existing_claims
-from holdfast.dedup.redis_sentinel import SentinelUrl, close
+from holdfast.dedup.redis_sentinel import SentinelUrl, sentinel_client
 from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.spark_batches import BatchId, BatchVerdict, Begun, Fate
 from holdfast.errors import AccessRefused, SettingError, StoreRefused, StoreUnavailable
@@ -165,7 +164,7 @@ def test_a_sentinel_that_is_silent_is_not_waited_for_and_is_asked_again_later(
     sentinels: Sentinels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = HandClock()
-    client = client_of(sentinels.url(), 1.0, now=clock.now)
+    client = sentinel_client(sentinels.url(), 1.0, None, clock.now)
     assert isinstance(client.connection_pool, SentinelConnectionPool)
     manager = client.connection_pool.sentinel_manager
     first, asked = manager.sentinels[0], 0
@@ -185,7 +184,7 @@ def test_a_sentinel_that_is_silent_is_not_waited_for_and_is_asked_again_later(
     clock.sleep(10.0)
     assert manager.discover_master(NAME) == master
     assert asked == 2
-    close(client)
+    client.close_all()
 
 
 def _leave(bench: Bench, member: Member, committed: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.adapters.rocketmq.packages import load_classic
 from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, RETRY_TOPIC, TAGS, UNIQUE_KEY
 from holdfast.adapters.rocketmq.unique_keys import identity_of
-from holdfast.dedup.struck import of_a_handler
+from holdfast.dedup.interrupts import raised_by_handler
 from holdfast.errors import SourceFatal
 from holdfast.records import Partition
 
@@ -61,7 +61,7 @@ _THEIRS = frozenset({"rocketmq", "ctypes", "_ctypes", "builtins"})
 def _is_the_client_s(error: BaseException) -> bool:
     """Whether the client has raised the error. Else a signal handler has, such as a job's time limit or Ctrl-C."""
     known = isinstance(error, Exception) and type(error).__module__.partition(".")[0] in _THEIRS
-    return known and of_a_handler(error) is None
+    return known and raised_by_handler(error) is None
 
 
 class PushClient:

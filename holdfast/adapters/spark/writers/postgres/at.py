@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.spark.session import resolved_url
 from holdfast.adapters.spark.values import WriteFailed
-from holdfast.dedup.struck import of_a_handler
+from holdfast.dedup.interrupts import raised_by_handler
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -181,9 +181,9 @@ def _raise_handler_error(error: BaseException, before: BaseException | None) -> 
         error: psycopg's error.
         before: the exception that was being handled when the call began.
     """
-    struck = of_a_handler(error, before)
-    if struck is not None:
-        raise struck
+    raised = raised_by_handler(error, before)
+    if raised is not None:
+        raise raised
 
 
 def _place(parameters: Mapping[str, Any]) -> str:

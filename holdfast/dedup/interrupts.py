@@ -9,7 +9,7 @@ from types import CodeType
 from typing import Any
 
 
-def of_a_handler(error: BaseException, handled: BaseException | None = None) -> BaseException | None:
+def raised_by_handler(error: BaseException, handled: BaseException | None = None) -> BaseException | None:
     """Find the error that a handler has raised: this error, or one of its causes. None: no handler has raised one.
 
     A handler may raise the same types as the call itself (a silent socket raises TimeoutError). The handler's frame in

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from holdfast.plugin.handling.handler_call import HandlerCall
     from holdfast.plugin.handling.log_place import LogPlace
     from holdfast.plugin.handling.values import Deserializer
-    from holdfast.plugin.ramp import Ramp
     from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
     from holdfast.plugin.retrying.retry import Retry
-    from holdfast.plugin.settings import Settings
+    from holdfast.plugin.settings import Ramp, Settings
     from holdfast.records import Partition, Record
     from holdfast.testing.records import make_record
 
@@ -84,7 +83,7 @@ _HOMES = {
     "LoopAudit": "holdfast.plugin.audit.loops",
     "MemoryClaims": "holdfast.dedup.memory",
     "Partition": "holdfast.records",
-    "Ramp": "holdfast.plugin.ramp",
+    "Ramp": "holdfast.plugin.settings",
     "Record": "holdfast.records",
     "RedisClaims": "holdfast.dedup.redis_store",
     "RedisCoordinator": "holdfast.dedup.redis_coordinator",

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError, StateError
-from holdfast.plugin.app_parts import AppParts
+from holdfast.plugin.app_parts import A_STORE, AppParts, check_parts
 from holdfast.plugin.audit.settings import checked
-from holdfast.plugin.check_args import A_STORE, check_parts
 from holdfast.plugin.engine.leased.leased import Leased
 from holdfast.plugin.engine.lifecycle import longest_start_s
 from holdfast.plugin.engine.loop import Engine
@@ -23,10 +22,9 @@ from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, Partition
 from holdfast.plugin.retrying.letter_limit import limit_for
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.plugin.retrying.retry_topics import check_retry
-from holdfast.plugin.running import Background, Beside, run_in_loop
+from holdfast.plugin.running import Background, Beside, answered, run_answering, run_in_loop
 from holdfast.plugin.setting_names import known_arguments
 from holdfast.plugin.settings import Settings
-from holdfast.plugin.signals import answered, run_answering
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:

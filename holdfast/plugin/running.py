@@ -1,25 +1,81 @@
-"""Ways to run an app beside the calling thread: in a thread of its own, waited for by a thread or by an event loop."""
+"""Ways to run an app: in the calling thread, which gets signals, or in a thread of its own, for which a thread or an
+event loop waits."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import sys
+import threading
 import weakref
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from holdfast.errors import HoldfastError
 from holdfast.plugin.engine.record.coroutines import Home
 from holdfast.plugin.retrying.failures import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
+    from holdfast.plugin.engine.loop import Engine
     from holdfast.runtime import Runtime, Thread
 
 
 _log = logging.getLogger("holdfast")
+
+#: The exit code for a command that SIGINT has ended.
+_INTERRUPTED = 130
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+#: The callbacks of the apps that run in the main thread or in its event loop. A signal calls all of them.
+_told: list[Callable[[int], None]] = []
+_before: dict[int, Any] = {}
+
+
+@contextmanager
+def answered(stop: Callable[..., None], *, install: bool) -> Iterator[Sequence[int]]:
+    """Handle SIGTERM and SIGINT meanwhile: the first one stops the app with a drain, the next one cuts the drain short.
+    Yields the list of received ones. Several apps of an event loop get each signal. The
+    last to leave restores the former handlers."""
+    if not install or threading.current_thread() is not threading.main_thread():
+        yield ()
+        return
+    came: list[int] = []
+
+    def tell(number: int) -> None:
+        came.append(number)
+        stop(why=signal.Signals(number).name)
+
+    _told.append(tell)
+    if len(_told) == 1:
+        _before.update({number: signal.signal(number, _tell_all) for number in _SIGNALS})
+    try:
+        yield came
+    finally:
+        _told.remove(tell)
+        if not _told:
+            for number, handler in _before.items():
+                # None: the former handler was not installed from Python, and cannot be restored.
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _tell_all(number: int, _: object) -> None:
+    for tell in _told:
+        tell(number)
+
+
+def run_answering(engine: Engine, came: Sequence[int]) -> None:
+    """Run the engine. Raises SystemExit for Ctrl-C during the start, while it waits for the store or the broker."""
+    try:
+        engine.run()
+    except HoldfastError:
+        if engine.snapshots.ran or signal.SIGINT not in came:
+            raise
+    if not engine.snapshots.ran and signal.SIGINT in came:
+        raise SystemExit(_INTERRUPTED)
 
 
 class Background:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.plugin.retrying.delay_names import delay_in
 from holdfast.plugin.retrying.keeping import Keeping, flaws_of_letters, flaws_of_retries
+from holdfast.plugin.retrying.retry_topics import delay_in
 
 _WEEK_S = 7 * 86_400.0
 

@@ -28,8 +28,8 @@ from holdfast.adapters.kafka.loop_seen import LoopSeen
 from holdfast.adapters.kafka.messages import MessageSource
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError
+from holdfast.plugin.app_parts import A_STORE, check_parts
 from holdfast.plugin.audit.settings import checked
-from holdfast.plugin.check_args import A_STORE, check_parts
 from holdfast.plugin.own_loop.driven import Driven
 from holdfast.plugin.own_loop.loop_health import LoopHealth
 from holdfast.plugin.setting_names import known_arguments

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka._client import Consumer, Message
     from holdfast.adapters.kafka.config import Assignment, Finding
     from holdfast.adapters.kafka.emission import ClientConfig
-    from holdfast.plugin.observe.silence import Silence
+    from holdfast.plugin.observe.source_state import Silence
     from holdfast.plugin.ports import Committed, RebalanceListener
     from holdfast.plugin.settings import Settings
     from holdfast.records import Fence

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.events import DeadLettered, RecordFailed, SessionLost, Status, Stopped, Stopping
-from holdfast.plugin.observe.joining import Joining
 from holdfast.plugin.observe.snapshot import LoadFigures, RecordFigures, Snapshot, SourceFigures, State, StoreFigures
+from holdfast.plugin.observe.source_state import Joining
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,7 @@ from holdfast.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.plugin.observe.joining import Joining
-    from holdfast.plugin.observe.silence import Silence
+    from holdfast.plugin.observe.source_state import Joining, Silence
     from holdfast.records import Partition
 
 State = Literal["new", "starting", "joining", "running", "paused: store down", "leaving", "stopped"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from holdfast.plugin.retrying.delay_names import name_of
+from holdfast.plugin.retrying.retry_topics import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

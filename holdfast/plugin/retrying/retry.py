@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import tenacity
 
 from holdfast.errors import SettingError, Unretriable
-from holdfast.plugin.retrying.delay_names import seconds_of
 from holdfast.plugin.setting_names import check_number, known
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import timedelta
     from random import Random
+
+#: A delay as text: "10s".
+DELAY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 @known
@@ -95,6 +99,23 @@ class Retry:
         # Beyond 1,024 attempts the power overflows, and tenacity returns the longest wait.
         waits_s = float(wait(state)) if self.wait_initial_s else 0.0
         return min(waits_s + chance.uniform(0, self.jitter_s), self.wait_max_s)
+
+
+def seconds_of(delay: str | float | timedelta) -> float:
+    """A delay in seconds. Raises SettingError: not a delay, or below a millisecond."""
+    if isinstance(delay, timedelta):
+        seconds = delay.total_seconds()
+    elif isinstance(delay, str):
+        found = DELAY.fullmatch(delay.strip())
+        seconds = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
+    else:
+        try:
+            seconds = float(delay)
+        except TypeError:
+            seconds = 0.0
+    if not 0.001 <= seconds < float("inf"):
+        raise SettingError("topics", delay, 'name delays: "10s", "1min", "2h", seconds, or a timedelta; 1 ms or more')
+    return seconds
 
 
 def _errors(name: str, said: object) -> tuple[type[BaseException], ...]:

@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SettingError
-from holdfast.plugin.retrying.delay_names import name_of
+from holdfast.plugin.retrying.retry import DELAY, Retry, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from holdfast.plugin.retrying.retry import Retry
-
+#: The units in names, the largest first: the first that divides the delay is used.
+_NAMES_MS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -33,6 +33,20 @@ class Step:
     delay_s: float
     #: Attempts that a record has had when it arrives there.
     attempts_before: int
+
+
+def delay_in(topic: str, group: str) -> float | None:
+    """The delay in seconds that the name of a group's retry topic has, if it follows the default of `Retry.topic_name`;
+    None: the topic is none of them."""
+    _, between, delay = topic.rpartition(f".{group}.retry.")
+    return seconds_of(delay) if between and DELAY.fullmatch(delay) else None
+
+
+def name_of(seconds: float) -> str:
+    """A delay as a topic's name has it: `10s`, `10min`."""
+    ms = round(seconds * 1000)
+    unit, factor = next(each for each in _NAMES_MS if ms % each[1] == 0)
+    return f"{ms // factor}{unit}"
 
 
 def steps_of(topics: Sequence[str], retry: Retry, group: str) -> list[Step]:

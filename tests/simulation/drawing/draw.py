@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from holdfast.plugin.handlers import BatchOf
-from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
-from holdfast.plugin.settings import Ordering, Settings
+from holdfast.plugin.settings import Ordering, Ramp, Settings
 from tests.simulation.drawing.elsewhere import moved
 from tests.simulation.drawing.hot import hot
 from tests.simulation.drawing.mishaps import expired, foreign, mishaps, retention, seeks, slips

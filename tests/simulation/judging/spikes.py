@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.plugin.engine.partition.ownership import Ownership
-    from holdfast.plugin.ramp import Ramp
+    from holdfast.plugin.settings import Ramp
     from holdfast.records import Partition, Record
     from holdfast.testing.process import Process
     from tests.simulation.playing.book import Placed

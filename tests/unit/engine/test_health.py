@@ -12,8 +12,8 @@ from holdfast.errors import SourceFatal
 from holdfast.plugin.engine.partition import partitioned
 from holdfast.plugin.observe.health import HealthCheck
 from holdfast.plugin.observe.metrics import METRICS
-from holdfast.plugin.observe.silence import Silence
 from holdfast.plugin.observe.snapshot import OpenRecord, PartitionFigures, Snapshot
+from holdfast.plugin.observe.source_state import Silence
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.harness.clocks import HandClock
 from tests.harness.engine import Bench, FlakyClaims, partition

@@ -27,7 +27,7 @@ from holdfast.adapters.kafka.admin import SOME_TOPIC
 from holdfast.adapters.kafka.properties import DEFAULT_PORT, as_int
 from holdfast.errors import SourceError, SourceFatal
 from holdfast.plugin.listening import refusal
-from holdfast.plugin.observe.silence import Silence
+from holdfast.plugin.observe.source_state import Silence
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:

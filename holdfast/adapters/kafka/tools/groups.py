@@ -17,7 +17,7 @@ from holdfast.adapters.kafka.topic_keeping import keeping_of
 from holdfast.adapters.kafka.wire import Malformed
 from holdfast.errors import NoCoordinator, NotAuthorised, SourceError, SourceUnavailable, UnknownGroup
 from holdfast.plugin.assign.java import offsets_partition
-from holdfast.plugin.retrying.delay_names import delay_in
+from holdfast.plugin.retrying.retry_topics import delay_in
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK
 from holdfast.tools.advice.group_view import GroupView, MemberView

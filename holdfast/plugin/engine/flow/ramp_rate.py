@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.plugin.ramp import Ramp
+    from holdfast.plugin.settings import Ramp
 
 #: Seconds for which an unused allowance is kept. One poll may bring all of it.
 _BURST_S = 0.05

@@ -25,8 +25,7 @@ from holdfast.plugin.engine.partition.reports import Reports
 from holdfast.plugin.engine.partition.starving import Starving
 from holdfast.plugin.engine.partition.takeover import Takeover, may_pass
 from holdfast.plugin.events import Assigned, CommitOverwritten, LogWentBack, RebalanceReport, SourceTrouble
-from holdfast.plugin.observe.joining import name_of
-from holdfast.plugin.observe.silence import AsksBrokers
+from holdfast.plugin.observe.source_state import AsksBrokers, member_name_of
 from holdfast.plugin.ports import CommitFate, Start
 from holdfast.timing import Deadline
 
@@ -117,7 +116,7 @@ class Partitions:
                     parts.tell(
                         Assigned(
                             group=self.source.group,
-                            member=name_of(self.source),
+                            member=member_name_of(self.source),
                             protocol=self.source.protocol,
                             partitions=tuple(sorted(partitions)),
                             waiting=tuple(sorted(waiting)),

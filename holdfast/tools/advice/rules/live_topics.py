@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.retrying.delay_names import delay_in
 from holdfast.plugin.retrying.keeping import flaws_of_retries
+from holdfast.plugin.retrying.retry_topics import delay_in
 from holdfast.tools.advice.rules.finding import Effect, Rule, Seen, Severity
 
 if TYPE_CHECKING:

@@ -1,9 +1,37 @@
-"""Joining: a member that the group has not accepted yet, or has removed, as probes report it."""
+"""What a source knows of its brokers and of its group, as probes report it: silence, and a join that takes long."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """A client has sent requests to its brokers, and none has answered."""
+
+    #: The brokers, for example "Kafka at b:9092".
+    source: str
+    #: Seconds since the last answer.
+    for_s: float
+
+    def __str__(self) -> str:
+        return f"{self.source} has not answered this client for {self.for_s:.0f} s"
+
+
+@runtime_checkable
+class AsksBrokers(Protocol):
+    """A source that checks whether its brokers answer while no records come."""
+
+    @property
+    def silence(self) -> Silence | None:
+        """The silence of the brokers; None: they answer, as far as known. Sends no request; for the polling thread."""
+        ...
+
+    def cut_off(self) -> bool:
+        """Check whether all brokers are gone: the client has lost its connections, and no broker listens now. A leaving
+        app then waits for no answer. For the polling thread; may take a second for each broker."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +59,7 @@ class HasName(Protocol):
         ...
 
 
-def name_of(source: object) -> str | None:
+def member_name_of(source: object) -> str | None:
     """Return the name of a source's member at brokers and in tools; None = the source has none."""
     return source.member_name if isinstance(source, HasName) else None
 

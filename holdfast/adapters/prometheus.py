@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
 
     from holdfast.plugin.observe.metrics import Metric, Value
-    from holdfast.plugin.observe.snapshot import Told
+    from holdfast.plugin.observe.snapshot import HasSnapshot
 
 __all__ = ["HoldfastCollector"]
 
@@ -43,7 +43,7 @@ class HoldfastCollector(Collector):
         SettingError: no app, or two of one group.
     """
 
-    def __init__(self, *apps: Told, partitions: bool = False) -> None:
+    def __init__(self, *apps: HasSnapshot, partitions: bool = False) -> None:
         check_groups(apps)
         self._apps = apps
         self._metrics = [metric for metric in METRICS if partitions or not metric.of_partitions]

@@ -16,7 +16,7 @@ from holdfast.errors import SettingError
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
-    from holdfast.dedup.calls.here import Calls
+    from holdfast.dedup.calls.process import Calls
     from holdfast.dedup.memory_state import Carry
     from holdfast.runtime import Runtime
 
@@ -60,7 +60,7 @@ class MemoryClaims:
     @property
     def calls(self) -> Calls:
         """The functions that are `idempotent` at this store, and their session."""
-        from holdfast.dedup.calls.here import Calls  # noqa: PLC0415 - an app does without
+        from holdfast.dedup.calls.process import Calls  # noqa: PLC0415 - an app does without
 
         if not self._calls:
             self._calls.append(Calls(self, self._lease_s))

@@ -64,9 +64,14 @@ class OpenSession:
             return not self._over
         return self._store.down or self._session.live()
 
-    def _ask(
-        self, items: int, ask: Callable[[ClaimSession], T], without: Callable[[NoSession], T], *, owed: bool = False
-    ) -> T:
+    def _ask(self, ask: Callable[[ClaimSession], T], *, items: int = 0, owed: bool = False) -> T:
+        """Make a call of the inner session, or of one without a store where that does not answer.
+
+        Args:
+            ask: makes the call.
+            items: how many claims are granted without an answer.
+            owed: whether the call is made again once the store answers.
+        """
         session = self._session
         if session is not None and self._store.may_ask:
             try:
@@ -82,7 +87,7 @@ class OpenSession:
         if owed and session is not None and session.live():  # a dead session holds nothing at the store
             self._owed.append(ask)
         self.look()
-        return without(self._open)
+        return ask(self._open)
 
     def look(self) -> None:
         """Have a thread of its own check whether the store answers again."""
@@ -109,7 +114,7 @@ class OpenSession:
 
     def renew(self) -> bool:
         """See `ClaimSession`."""
-        return self._ask(0, lambda s: s.renew(), lambda s: s.renew())
+        return self._ask(lambda s: s.renew())
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """See `ClaimSession`."""
@@ -117,47 +122,48 @@ class OpenSession:
 
         def ask(session: ClaimSession) -> list[Acquired | Wait | Verdict]:
             replies = session.acquire(partitions)
-            self._unsure.difference_update(partitions)
+            if session is self._session:
+                self._unsure.difference_update(partitions)
             return replies
 
-        return self._ask(0, ask, lambda s: s.acquire(partitions))
+        return self._ask(ask)
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """See `ClaimSession`."""
-        return self._ask(0, lambda s: s.mark(marks), lambda s: s.mark(marks), owed=True)
+        return self._ask(lambda s: s.mark(marks), owed=True)
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """See `ClaimSession`."""
-        said = [
+        ends = [
             each._replace(epoch=0, known_as=each.epoch) if each.partition in self._unsure else each
             for each in partitions
         ]
-        self._ask(0, lambda s: s.let_go(said), lambda s: s.let_go(said), owed=True)
+        self._ask(lambda s: s.let_go(ends), owed=True)
 
     def poll(self, polls: Sequence[AskInHand]) -> list[InHand | Verdict]:
         """See `ClaimSession`."""
-        return self._ask(0, lambda s: s.poll(polls), lambda s: s.poll(polls))
+        return self._ask(lambda s: s.poll(polls))
 
     def release(self, records: Sequence[Token]) -> None:
         """See `ClaimSession`."""
-        self._ask(0, lambda s: s.release(records), lambda s: s.release(records), owed=True)
+        self._ask(lambda s: s.release(records), owed=True)
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """See `ClaimSession`."""
-        return self._ask(0, lambda s: s.drop(drops), lambda s: s.drop(drops), owed=True)
+        return self._ask(lambda s: s.drop(drops), owed=True)
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """See `ClaimSession`; without an answer all are NEW."""
-        return self._ask(len(claims), lambda s: s.claim(claims), lambda s: s.claim(claims))
+        return self._ask(lambda s: s.claim(claims), items=len(claims))
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
         """See `ClaimSession`; without an answer all are NEW."""
-        return self._ask(len(claims), lambda s: s.claim_fenced(claims), lambda s: s.claim_fenced(claims))
+        return self._ask(lambda s: s.claim_fenced(claims), items=len(claims))
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """See `ClaimSession`. Once claims were granted without the store, all verdicts are DONE: the store does not
         hold those keys, which is no reason to run their records again."""
-        verdicts = self._ask(0, lambda s: s.finish(claims, results), lambda s: s.finish(claims, results), owed=True)
+        verdicts = self._ask(lambda s: s.finish(claims, results), owed=True)
         return [Verdict.DONE] * len(verdicts) if self._store.ever_open else verdicts
 
     def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
@@ -166,18 +172,18 @@ class OpenSession:
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """See `ClaimSession`."""
-        return self._ask(0, lambda s: s.results(keys), lambda s: s.results(keys))
+        return self._ask(lambda s: s.results(keys))
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """See `ClaimSession`."""
-        self._ask(0, lambda s: s.unclaim(claims), lambda s: s.unclaim(claims), owed=True)
+        self._ask(lambda s: s.unclaim(claims), owed=True)
 
     def vouch(self, seconds: float) -> None:
         """See `ClaimSession`. Also notices that the store is back, and sends the owed calls, if no other call does."""
         if self._session is not None:
             self._session.vouch(seconds)
         if self._owed or self._store.down:
-            self._ask(0, lambda _: None, lambda _: None)
+            self._ask(lambda _: None)
 
     def abandon(self) -> None:
         """See `ClaimSession`."""

@@ -129,7 +129,7 @@ class RedisAdmin:
 
     def knows_scope(self, scope: str) -> bool | None:
         """Whether the store has a business key of this scope: walks over the database until one is found. None: it
-        cannot be told, since keys are digests."""
+        is not known, since keys are digests."""
         if self._layout.hash_keys:
             return None
         return any(page for long in ("", "h") for page in self._pages(f"k:{long}{scoped(scope)}"))
@@ -284,9 +284,10 @@ class RedisAdmin:
     def _sessions(self) -> list[dict[str, bool]]:
         """One dict a shard: session -> whether it lives."""
         asked = [(("TIME",), ("HGETALL", self._layout.sessions(shard))) for shard in range(self._layout.shards)]
-        told = self._pipeline([command for pair in asked for command in pair])  # TIME: each shard by its server's clock
+        # TIME: each shard by its server's clock.
+        replies = self._pipeline([command for pair in asked for command in pair])
         found = []
-        for (seconds, micros), fields in zip(told[::2], told[1::2], strict=True):
+        for (seconds, micros), fields in zip(replies[::2], replies[1::2], strict=True):
             now_ms = int(seconds) * 1000 + int(micros) // 1000
             found.append({decode(session): int(field.partition(b":")[0]) > now_ms for session, field in fields.items()})
         return found

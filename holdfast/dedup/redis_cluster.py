@@ -131,10 +131,10 @@ def _remap(url: str) -> tuple[str, Remap | None]:
         return url, None
     places: dict[tuple[str, int], tuple[str, int]] = {}
     for pair in unquote(ours[-1].removeprefix(_REMAP)).split(","):
-        told, reached = (urlsplit(f"//{each}") for each in pair.split("="))
-        if not told.hostname or not told.port or not reached.hostname or not reached.port:
+        named, reached = (urlsplit(f"//{each}") for each in pair.split("="))
+        if not named.hostname or not named.port or not reached.hostname or not reached.port:
             raise ValueError("a host or a port is missing")
-        places[told.hostname, told.port] = reached.hostname, reached.port
+        places[named.hostname, named.port] = reached.hostname, reached.port
     others = "&".join(each for each in options if each not in ours)
     return f"{head}?{others}" if others else head, lambda place: places.get(place, place)
 

@@ -181,12 +181,12 @@ class ClusterClient(Client):
                     raise
         servers = [found[name] for name in sorted(found)]
         texts = {server.text for server in servers}
-        told = (
+        described = (
             [f"each: {texts.pop()}"] if len(texts) == 1 else [f"{name}: {found[name].text}" for name in sorted(found)]
         )
         ours = len(set(holders))
-        told.append(f"the {layout.shards} shard{'s' * (layout.shards > 1)} of this namespace: on {ours} of them")
-        text = f"Redis Cluster with {len(servers)} master{'s' * (len(servers) > 1)}; {'; '.join(told)}"
+        described.append(f"the {layout.shards} shard{'s' * (layout.shards > 1)} of this namespace: on {ours} of them")
+        text = f"Redis Cluster with {len(servers)} master{'s' * (len(servers) > 1)}; {'; '.join(described)}"
         return servers[0]._replace(
             version=min(server.version for server in servers),
             replicas=min(server.replicas for server in servers),
@@ -403,14 +403,14 @@ def _not_listed(error: Exception, where: object) -> StoreError:
     chain: list[BaseException] = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(cause)
-    said = [each for each in chain if isinstance(each, _REPLIED)]
+    replied = [each for each in chain if isinstance(each, _REPLIED)]
     other = [
         each for each in chain if isinstance(each, Exception) and not isinstance(each, exceptions.RedisClusterException)
     ]
-    told = store_error((said or other or [error])[0], where)
-    if isinstance(told, StoreRefused) and not isinstance(told, AccessRefused):
+    found = store_error((replied or other or [error])[0], where)
+    if isinstance(found, StoreRefused) and not isinstance(found, AccessRefused):
         return StoreRefused(
-            f"the Redis at {where} does not list its nodes ({said[0]}): if it is no Redis Cluster, give "
+            f"the Redis at {where} does not list its nodes ({replied[0]}): if it is no Redis Cluster, give "
             "the URL as redis:// or rediss://"
         )
-    return told
+    return found

@@ -107,8 +107,8 @@ def check_client(client: redis.Redis) -> None:
     kwargs = client.get_connection_kwargs()
     retry = kwargs.get("retry")
     # Without a `retry`, redis-py's connections make one from either of these options.
-    unsaid = retry is None and (kwargs.get("retry_on_timeout") or kwargs.get("retry_on_error"))
-    if unsaid or (retry is not None and retry._retries):  # noqa: SLF001 - get_retries() came with redis-py 6
+    implied = retry is None and (kwargs.get("retry_on_timeout") or kwargs.get("retry_on_error"))
+    if implied or (retry is not None and retry._retries):  # noqa: SLF001 - get_retries() came with redis-py 6
         raise SettingError(
             "client",
             "with retries",

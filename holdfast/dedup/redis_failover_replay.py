@@ -46,7 +46,7 @@ class Finished(NamedTuple):
     weight: int
 
 
-class Lately(NamedTuple):
+class RecentHandOvers(NamedTuple):
     """Recent hand-overs of some partitions, and the ends of the records that were in hand. Replayed in this order."""
 
     ends: Sequence[Ended]
@@ -54,7 +54,7 @@ class Lately(NamedTuple):
     marks: Sequence[Mark]
 
 
-class Back(NamedTuple):
+class Reclaimed(NamedTuple):
     """Released claims that are being claimed again: they are not replayed meanwhile.
 
     `rounds`: of `FailoverReplay`, as it was then.
@@ -64,7 +64,7 @@ class Back(NamedTuple):
     claims: Collection[Claim]
 
 
-_NOTHING_BACK = Back(0, ())
+_NONE_RECLAIMED = Reclaimed(0, ())
 
 
 class LetGoBefore(NamedTuple):
@@ -105,7 +105,7 @@ class FailoverReplay:
         self._forgotten = -math.inf
         self._finishes: deque[Finished] = deque()
         self._weight = 0
-        #: How many replays have begun (`lately`, `done_lately`). A call that is noted after that was not in them.
+        #: How many replays have begun (`recent_calls`, `recent_ends`). A call that is noted after that was not in them.
         self._rounds = 0
         #: A call was noted too late for the replay that it belongs to.
         self.replay_due = False
@@ -226,7 +226,7 @@ class FailoverReplay:
     def acquire(
         self,
         partitions: Sequence[str],
-        again: Callable[[Lately], object],
+        again: Callable[[RecentHandOvers], object],
         ask: Callable[[], list[Acquired | Wait | Verdict]],
     ) -> list[Acquired | Wait | Verdict]:
         """Acquire partitions, and note which of them the session owns now.
@@ -243,7 +243,7 @@ class FailoverReplay:
         before = self._acquiring(partitions)
         ours: dict[str, Acquired] = {}
         try:
-            before = self._said_again(before, again)
+            before = self._replay_before(before, again)
             replies = ask()
             pairs = zip(partitions, replies, strict=True)
             ours.update((partition, reply) for partition, reply in pairs if isinstance(reply, Acquired))
@@ -261,7 +261,7 @@ class FailoverReplay:
                 self._owned.pop(partition, None)
             return LetGoBefore(self._rounds, before)
 
-    def _said_again(self, before: LetGoBefore, again: Callable[[Lately], object]) -> LetGoBefore:
+    def _replay_before(self, before: LetGoBefore, again: Callable[[RecentHandOvers], object]) -> LetGoBefore:
         """Replay with the lock held: a call of another thread that ends meanwhile is made again after it."""
         old = self._runtime.now() - self._kept_s
         ends = _since(before.ends, old)
@@ -272,7 +272,7 @@ class FailoverReplay:
             self._rounds += 1
             releases = [token for token in _since(self._releases, old) if token.partition in gone]
             done = [token for token in _since(self._marks, old) if token.partition in gone]
-            again(Lately(ends, releases, _former(done)))
+            again(RecentHandOvers(ends, releases, _former(done)))
             return before._replace(rounds=self._rounds)
 
     def _acquired(self, before: LetGoBefore, ours: Mapping[str, Acquired]) -> None:
@@ -289,22 +289,22 @@ class FailoverReplay:
             if self._rounds != before.rounds:
                 self.replay_due = True
 
-    def asked_for(self, claims: Iterable[Claim]) -> Back:
+    def asked_for(self, claims: Iterable[Claim]) -> Reclaimed:
         """Note that these keys are being claimed. Returns those that were released before; pass them to `answered`."""
         if not self._unclaims:
-            return _NOTHING_BACK
+            return _NONE_RECLAIMED
         with self.lock:
-            return Back(self._rounds, {claim for claim in claims if self._asked_again(claim)})
+            return Reclaimed(self._rounds, {claim for claim in claims if self._asked_again(claim)})
 
-    def answered(self, back: Back, claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> None:
+    def answered(self, reclaimed: Reclaimed, claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> None:
         """Note the verdicts: claims that are not ours now stay released."""
-        if not back.claims:
+        if not reclaimed.claims:
             return
         pairs = zip(claims, verdicts, strict=True)
-        still = [claim for claim, verdict in pairs if claim in back.claims and verdict is not Verdict.NEW]
+        still = [claim for claim, verdict in pairs if claim in reclaimed.claims and verdict is not Verdict.NEW]
         with self.lock:
             self.unclaim(still)
-            if still and self._rounds != back.rounds:
+            if still and self._rounds != reclaimed.rounds:
                 self.replay_due = True
 
     def forgotten_since(self, when: float) -> bool:
@@ -319,7 +319,7 @@ class FailoverReplay:
             self._forget_finishes(now)
             return self._forgotten >= when
 
-    def lately(self) -> tuple[list[Ended], list[Claim], list[Token]]:
+    def recent_calls(self) -> tuple[list[Ended], list[Claim], list[Token]]:
         """Begin a replay. Returns: its first calls, in their order."""
         old = self._runtime.now() - self._kept_s
         with self.lock:
@@ -332,7 +332,7 @@ class FailoverReplay:
         with self.lock:
             return [owned.all(partition) for partition, owned in self._owned.items()]
 
-    def done_lately(self) -> tuple[list[Mark], list[Finished]]:
+    def recent_ends(self) -> tuple[list[Mark], list[Finished]]:
         """The calls that may be replayed at any time after the hand-overs. Small calls are joined: thousands of them
         would take longer than a lease."""
         now = self._runtime.now()

@@ -217,8 +217,8 @@ def _standing(reply: bytes | Sequence[Any]) -> Standing | Refusal:
 def _who(member: GroupMember) -> bytes:
     """A member's description. The servers come last: group_join.lua looks for them there, each as `_server` writes
     it."""
-    told = [sorted(member.servers)] if member.servers else []
-    return json.dumps([member.client_id, member.weight, member.description, *told]).encode()
+    servers = [sorted(member.servers)] if member.servers else []
+    return json.dumps([member.client_id, member.weight, member.description, *servers]).encode()
 
 
 def _server(address: str) -> bytes:
@@ -226,8 +226,8 @@ def _server(address: str) -> bytes:
 
 
 def _member(member_id: str, who: bytes) -> GroupMember:
-    client_id, weight, description, *told = json.loads(who)
-    return GroupMember(member_id, client_id, weight, description, frozenset(told[0] if told else ()))
+    client_id, weight, description, *servers = json.loads(who)
+    return GroupMember(member_id, client_id, weight, description, frozenset(servers[0] if servers else ()))
 
 
 # Queues as topic -> broker -> numbers, so that ten thousand of them are some tens of kilobytes.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 Args = list[bytes | str | int]
-Place = tuple[int, bytes]  # shard, and a name in it
+ShardKey = tuple[int, bytes]  # shard, and a name in it
 Group = tuple[list[bytes], Args]  # of one shard: keys, arguments
 
 

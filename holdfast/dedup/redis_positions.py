@@ -117,11 +117,11 @@ def read(long: Long, ask: Callable[[Chunks], bytes]) -> OffsetSet | None:
     first, listed = long.known.watermark // WIDTH, False
     pages: Iterator[Chunks] = ([(number, _READ_AT_ONCE)] for number in count(first, _READ_AT_ONCE))
     while len(found) < long.chunks and (page := next(pages, None)) is not None:
-        told = ask(page)
-        if told == b"F":
+        chunks = ask(page)
+        if chunks == b"F":
             return None
         before = len(found)
-        found.update(_numbered(page, told))
+        found.update(_numbered(page, chunks))
         if len(found) == before and not listed:  # a million offsets, none of them done: list the chunks that exist
             names = ask(())
             if names == b"F":
@@ -176,11 +176,11 @@ def leaps(gone: int, before: int, watermark: int) -> int:
     return min((watermark - before) // WIDTH // _READ_AT_ONCE, _MOST_LEAPS) if gone > _READ_AT_ONCE else 0
 
 
-def _numbered(page: Chunks, told: bytes) -> Iterator[tuple[int, int]]:
+def _numbered(page: Chunks, reply: bytes) -> Iterator[tuple[int, int]]:
     """Read the bytes of these chunks. Yields number and bits of each that exists."""
     numbers = (first + i for first, length in page for i in range(length))
-    for at, number in zip(range(0, len(told), _BYTES), numbers, strict=True):
-        if bits := int.from_bytes(told[at : at + _BYTES], "little"):
+    for at, number in zip(range(0, len(reply), _BYTES), numbers, strict=True):
+        if bits := int.from_bytes(reply[at : at + _BYTES], "little"):
             yield number, bits
 
 

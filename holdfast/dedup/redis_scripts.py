@@ -185,18 +185,18 @@ class Scripts:
         return [self._refused(reply) if isinstance(reply, RedisError) else reply for reply in replies]
 
     def _refused(self, error: RedisError) -> StoreError:
-        told = self._error(error, self._where)
-        told.__cause__ = error
-        return told
+        found = self._error(error, self._where)
+        found.__cause__ = error
+        return found
 
     def _error(self, error: Exception, where: object) -> StoreError:
-        told = store_error(error, where)
-        if isinstance(told, AccessRefused) or isinstance(error, ReadOnlyError) or "READONLY" in codes(str(error)):
+        found = store_error(error, where)
+        if isinstance(found, AccessRefused) or isinstance(error, ReadOnlyError) or "READONLY" in codes(str(error)):
             # A primary that has become a replica keeps its connections, and its name may stand for another server by
             # now. Only a new connection reaches that server, and uses changed credentials. Connections that other
             # threads are reading from are not closed here: those threads would get arbitrary errors.
             self._client.connection_pool.disconnect(inuse_connections=False)
-        return told
+        return found
 
     def _send(self, commands: Sequence[tuple[Any, ...]], *, durable: bool) -> list[Any]:
         """One round trip. A refusal of one command is its reply; no answer raises."""

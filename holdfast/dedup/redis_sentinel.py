@@ -167,7 +167,7 @@ class SentinelClient(ServerClient):
 
 
 class NewestSentinel(Sentinel):
-    """Believes the newest configuration that any sentinel tells. Any thread."""
+    """Believes the newest configuration that any sentinel names. Any thread."""
 
     def __init__(self, now: Callable[[], float], sentinels: Sequence[tuple[str, int]], options: dict[str, Any]) -> None:
         super().__init__([], sentinel_kwargs=options)  # type: ignore[no-untyped-call]
@@ -236,12 +236,12 @@ def newest(
         StoreRefused: no sentinel knows such a master.
         AccessRefused: each sentinel that answers refuses the credentials.
     """
-    said: list[Named] = []
+    answers: list[Named] = []
     refused: list[RedisError] = []
     handled = sys.exc_info()[1]
     for each in sentinels:
         try:
-            said.append(_named(each.sentinel_master(name)))
+            answers.append(_named(each.sentinel_master(name)))
         except (AuthenticationError, ResponseError) as error:
             refused.append(error)
         except (RedisError, OSError) as error:
@@ -249,9 +249,9 @@ def newest(
             if by is not None:
                 raise by  # noqa: B904 - redis-py's error is not its cause
             silent(each)
-    if said:
-        epoch = max(each.epoch for each in said)
-        among = [each for each in said if each.epoch == epoch]
+    if answers:
+        epoch = max(each.epoch for each in answers)
+        among = [each for each in answers if each.epoch == epoch]
         return among[0]._replace(down=2 * sum(each.down for each in among) > len(among))
     if not refused:
         return None

@@ -88,14 +88,14 @@ def keeps_keys(info: dict[str, Any], where: object) -> str:
 
 def _persistence(client: redis.Redis, info: dict[str, Any]) -> tuple[str, str]:
     if int(info.get("aof_enabled", 0)):
-        fsync = _config(client, "appendfsync") or "not told"
+        fsync = _config(client, "appendfsync") or "unknown"
         lost = {"always": "nothing", "everysec": "up to a second of work"}.get(fsync, "what the system had not written")
         return f"append-only file (appendfsync {fsync})", f"a crash of the server forgets {lost}"
     save = _config(client, "save")
     if save:
         return f"snapshots ({save})", "a crash of the server forgets, and repeats, all work since the last snapshot"
     if save is None:
-        return "no append-only file, snapshots not told", "a crash of the server forgets work, perhaps all of it"
+        return "no append-only file, snapshots unknown", "a crash of the server forgets work, perhaps all of it"
     return "none", "a restart of the server forgets, and repeats, all work above the committed offsets"
 
 

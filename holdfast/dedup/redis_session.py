@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import AskInHand, Claim, ClaimKey, Drop, LetGo, Mark, Standing, Token
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.redis_asking import Asking, Replies
-    from holdfast.dedup.redis_failover_replay import Lately
-    from holdfast.dedup.redis_keys import Args, Batch, Group, Place, Times
+    from holdfast.dedup.redis_failover_replay import RecentHandOvers
+    from holdfast.dedup.redis_keys import Args, Batch, Group, ShardKey, Times
     from holdfast.dedup.redis_layout import Layout
     from holdfast.dedup.redis_positions import Dropping
     from holdfast.dedup.redis_scripts import Scripts
@@ -119,7 +119,7 @@ class RedisSession:
         """Send recent calls again, to a server that may lack them. Nothing changes at a server that has them, or where
         another session has taken the key or the partition since. Returns: whether all were sent."""
         with self._replay.lock:
-            let_gos, unclaims, releases = self._replay.lately()
+            let_gos, unclaims, releases = self._replay.recent_calls()
             try:
                 self._end(let_gos)
                 self.unclaim(unclaims)
@@ -128,7 +128,7 @@ class RedisSession:
                 self._asker.alone(self._restating(owned))
             except StoreError as error:
                 return self._not_replayed(error)
-        marks, finishes = self._replay.done_lately()
+        marks, finishes = self._replay.recent_ends()
         try:
             for mark in marks:
                 self.mark([mark])
@@ -148,12 +148,12 @@ class RedisSession:
         """Take partitions over. Their recent hand-overs, and the ends of records that were in hand then, are sent again
         before: a failover may have lost them."""
 
-        def again(lately: Lately) -> None:
-            self._let_all_go(lately.ends)
-            if lately.releases:
-                self._asker.alone(self._releasing(lately.releases))
-            if lately.marks:
-                self._asker.alone(self._marking(lately.marks))
+        def again(recent: RecentHandOvers) -> None:
+            self._let_all_go(recent.ends)
+            if recent.releases:
+                self._asker.alone(self._releasing(recent.releases))
+            if recent.marks:
+                self._asker.alone(self._marking(recent.marks))
 
         # Not in one round trip: a script that the server does not have loaded yet would run after all others.
         replies = self._replay.acquire(partitions, again, lambda: self._acquired_in_full(partitions))
@@ -183,9 +183,9 @@ class RedisSession:
         where = [self._layout.position(partition) for partition in partitions]
         groups = _by_shard(where, [[]] * len(where), self._times.position)
         replies = yield Question("acquire", groups, durable=True)
-        told: dict[bytes, Verdict | Wait] = {b"F": Verdict.FENCED, b"W": Wait.WAIT}
+        refusals: dict[bytes, Verdict | Wait] = {b"F": Verdict.FENCED, b"W": Wait.WAIT}
         return [
-            told[reply] if isinstance(reply, bytes) else acquired_or_long(reply)
+            refusals[reply] if isinstance(reply, bytes) else acquired_or_long(reply)
             for reply in in_order(replies, _shards(where))
         ]
 
@@ -313,18 +313,18 @@ class RedisSession:
         return self._asker.alone(self._claiming(claims))
 
     def _claiming(self, claims: Sequence[Claim]) -> Asking[list[Verdict]]:
-        back = self._replay.asked_for(claims)
+        reclaimed = self._replay.asked_for(claims)
         asked = self._batch(claims)
         replies = yield Question("claim", asked.groups, durable=True)
         verdicts = _verdicts(in_order(replies, asked.shards))
-        self._replay.answered(back, claims, verdicts)
+        self._replay.answered(reclaimed, claims, verdicts)
         if Verdict.FENCED in verdicts:
             self._lease.lose()
         return verdicts
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
         """Ask for keys, with fences."""
-        back = self._replay.asked_for(claims)
+        reclaimed = self._replay.asked_for(claims)
         asked = self._batch(claims)
         for shard, (keys, _) in asked.groups.items():
             keys.append(self._layout.fence(shard))
@@ -334,7 +334,7 @@ class RedisSession:
         for shard in asked.shards:
             verdict = _VERDICTS[next(verdicts[shard])]
             fenced.append((verdict, int(replies[shard][1]) if verdict is Verdict.NEW else 0))
-        self._replay.answered(back, claims, (verdict for verdict, _ in fenced))
+        self._replay.answered(reclaimed, claims, (verdict for verdict, _ in fenced))
         if any(verdict is Verdict.FENCED for verdict, _ in fenced):
             self._lease.lose()
         return fenced
@@ -426,7 +426,7 @@ class RedisSession:
         return self._asker.ask(Question(name, groups, durable))
 
 
-def _by_shard(where: Sequence[Place], args: Sequence[Args], *first: int) -> dict[int, Group]:
+def _by_shard(where: Sequence[ShardKey], args: Sequence[Args], *first: int) -> dict[int, Group]:
     """The keys of each shard, and the arguments for it: `first`, then those of its items."""
     groups: dict[int, Group] = {}
     for (shard, key), own in zip(where, args, strict=True):
@@ -436,7 +436,7 @@ def _by_shard(where: Sequence[Place], args: Sequence[Args], *first: int) -> dict
     return groups
 
 
-def _shards(where: Sequence[Place]) -> Iterable[int]:
+def _shards(where: Sequence[ShardKey]) -> Iterable[int]:
     return (shard for shard, _ in where)
 
 

@@ -74,8 +74,8 @@ class RedisBatches:
             return [_VERDICTS[each] for each in self.claim_texts(attempt, keys)]
         digests = self._parts.layout.called([ClaimKey(attempt.of.sink, key) for key in keys])
         ordered = sorted(digests)
-        told = dict(zip(ordered, self.claim_digests(attempt, b"".join(ordered)), strict=True))
-        return [_VERDICTS[told[digest]] for digest in digests]
+        replies = dict(zip(ordered, self.claim_digests(attempt, b"".join(ordered)), strict=True))
+        return [_VERDICTS[replies[digest]] for digest in digests]
 
     @property
     def takes_digests(self) -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import redis
     from redis.credentials import CredentialProvider
 
-    from holdfast.dedup.calls.here import Calls
+    from holdfast.dedup.calls.process import Calls
     from holdfast.dedup.redis_cluster_client import Remap
     from holdfast.runtime import Runtime
 
@@ -290,7 +290,7 @@ class RedisClaims:
     @property
     def calls(self) -> Calls:
         """The functions that are `idempotent` at this store, and their session."""
-        from holdfast.dedup.calls.here import Calls  # noqa: PLC0415 - an app does without
+        from holdfast.dedup.calls.process import Calls  # noqa: PLC0415 - an app does without
 
         if not self._calls:
             self._calls.append(Calls(self, self._lease_s, (self._runtime, self._client.database, self._namespace)))

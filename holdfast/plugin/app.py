@@ -22,7 +22,7 @@ from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, Partition
 from holdfast.plugin.retrying.letter_limit import limit_for
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.plugin.retrying.retry_topics import check_retry
-from holdfast.plugin.running import Background, Beside, answered, run_answering, run_in_loop
+from holdfast.plugin.running import AppTask, Background, run_engine, run_in_loop, signals_handled
 from holdfast.plugin.setting_names import known_arguments
 from holdfast.plugin.settings import Settings
 from holdfast.runtime import MACHINE
@@ -89,7 +89,7 @@ class Holdfast(Hooks):
         self._letters = dead_letters
         self._audit = checked(audit)
         self._background: Background | None = None
-        self._beside: Beside | None = None
+        self._task: AppTask | None = None
         self._health, self._asked_for_health = HealthCheck(self._runtime), threading.Lock()
         self._stop_asked = self._leave_asked = False
         self._broker_retries = getattr(source, "retries", None) is not None
@@ -219,8 +219,8 @@ class Holdfast(Hooks):
             SystemExit: Ctrl-C while the app waited for the broker or the store at the start; the code is 130.
         """
         engine = self._made()
-        with answered(engine.stop, install=install_signal_handlers) as came:
-            run_answering(engine, came)
+        with signals_handled(engine.stop, install=install_signal_handlers) as received:
+            run_engine(engine, received)
 
     async def run_async(self, *, install_signal_handlers: bool = True) -> None:
         """Consume until SIGTERM, SIGINT, `stop()` or a cancellation, beside whatever else the event loop does.
@@ -239,9 +239,9 @@ class Holdfast(Hooks):
             asyncio.CancelledError: the call was cancelled.
             HoldfastError: as `run`.
         """
-        with answered(self._stop, install=install_signal_handlers) as came:
+        with signals_handled(self._stop, install=install_signal_handlers) as received:
             await run_in_loop(
-                lambda home: run_answering(self._made(home), came), self._stop_once, self._runtime, self._name
+                lambda home: run_engine(self._made(home), received), self._stop_once, self._runtime, self._name
             )
 
     async def __aenter__(self) -> Self:
@@ -253,16 +253,16 @@ class Holdfast(Hooks):
         Raises:
             SettingError, StateError: as `run`, before the body begins.
         """
-        if self._beside is not None:
+        if self._task is not None:
             raise StateError("an app runs once: make a new one")
         self.check()
-        self._beside = Beside(lambda: self.run_async(install_signal_handlers=False), self._stop_once)
+        self._task = AppTask(lambda: self.run_async(install_signal_handlers=False), self._stop_once)
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, where: object) -> None:
         """Stop, and wait until the app has left."""
-        if self._beside is not None:
-            await self._beside.leave(error)
+        if self._task is not None:
+            await self._task.leave(error)
 
     def start(self) -> None:
         """Consume in a thread of its own until `stop()`. Returns at once.
@@ -276,7 +276,7 @@ class Holdfast(Hooks):
         """
         engine = self._made()
         self._background = Background(engine.run, self._runtime, self._name)
-        self._background.tell_if_left(f"the app of group {self._source.group}")
+        self._background.warn_if_left(f"the app of group {self._source.group}")
 
     @property
     def _name(self) -> str:

@@ -33,11 +33,11 @@ class EventLine:
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
         values = ((each.name, getattr(self, each.name)) for each in fields(self))  # type: ignore[arg-type]  # dataclasses
         return printable(
-            " ".join([f"{name}:", *(f"{key}={_said(value)}" for key, value in values if value not in (None, (), {}))])
+            " ".join([f"{name}:", *(f"{key}={_text(value)}" for key, value in values if value not in (None, (), {}))])
         )
 
 
-def _said(value: Any) -> str:  # noqa: ANN401 - whatever a field holds
+def _text(value: Any) -> str:  # noqa: ANN401 - whatever a field holds
     if isinstance(value, float):
         return f"{value:.3f}"
     if isinstance(value, Partition):
@@ -45,7 +45,7 @@ def _said(value: Any) -> str:  # noqa: ANN401 - whatever a field holds
     if isinstance(value, tuple):
         return ranges_of(value)
     if isinstance(value, dict):
-        return ",".join(f"{key}:{_said(each)}" for key, each in value.items())
+        return ",".join(f"{key}:{_text(each)}" for key, each in value.items())
     text = str(value)
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text):,} characters)"

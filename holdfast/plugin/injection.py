@@ -117,8 +117,8 @@ class Injection:
 
 def _is_call(parameter: inspect.Parameter, function: object) -> bool:
     """Whether a parameter is annotated `HandlerCall` or `HandlerCall | None`, also as text."""
-    said = parameter.annotation
-    if isinstance(said, str) and said.split(".")[-1] == "HandlerCall":
+    annotation = parameter.annotation
+    if isinstance(annotation, str) and annotation.split(".")[-1] == "HandlerCall":
         return True
     names = {"HandlerCall": HandlerCall, **names_of(function)}
     return without_none(annotation_of(parameter, names))[0] is HandlerCall

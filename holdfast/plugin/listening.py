@@ -29,13 +29,13 @@ def await_listener(addresses: str, default_port: int | None, timeout_s: float) -
         SourceUnavailable: all servers refuse, or have unknown host names. The cause is logged at once.
     """
     patience_s = min(PATIENCE_S, timeout_s)
-    deadline, told = Deadline(patience_s), False
+    deadline, logged = Deadline(patience_s), False
     while (why := refusal(addresses, default_port)) is not None:
         if deadline.passed:
             raise unreached(why)
-        if not told:
+        if not logged:
             _log.warning("%s; trying for another %g s", why, patience_s)
-            told = True
+            logged = True
         SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
 
 

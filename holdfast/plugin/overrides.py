@@ -46,12 +46,12 @@ class Override:
     #: Its name there.
     name: str
     #: Its value there, before conversion.
-    said: object
+    given: object
     value: object
 
     def error(self, remedy: str) -> SettingError:
         """The error for this value, with its name there."""
-        return SettingError(self.name, self.said, remedy, origin=self.where)
+        return SettingError(self.name, self.given, remedy, origin=self.where)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ def of_environment(settings: type[object], environment: Mapping[str, str]) -> Ov
         if name not in paths:
             raise _unknown(name, list(paths), ENVIRONMENT)
         path, hint = paths[name]
-        found[path] = Override(where=ENVIRONMENT, name=name, said=text, value=_of_text(name, text, hint))
+        found[path] = Override(where=ENVIRONMENT, name=name, given=text, value=_of_text(name, text, hint))
     return _of_one_place(found)
 
 
@@ -180,13 +180,13 @@ def of_table(settings: type[object], table: Mapping[str, object], where: str) ->
     """
     paths = dict(_paths(settings))
     found = {}
-    for name, said in _flat(table, paths):
+    for name, value in _flat(table, paths):
         if name not in paths:
             raise _unknown(name, list(paths), where)
-        value = None if said == NONE and _may_be_none(paths[name]) else said
-        if value is not None and _inner_of(paths[name]) is not None:
-            raise SettingError(name, said, f'use a table of its settings, or "{NONE}"', origin=where)
-        found[name] = Override(where=where, name=name, said=said, value=value)
+        converted = None if value == NONE and _may_be_none(paths[name]) else value
+        if converted is not None and _inner_of(paths[name]) is not None:
+            raise SettingError(name, value, f'use a table of its settings, or "{NONE}"', origin=where)
+        found[name] = Override(where=where, name=name, given=value, value=converted)
     return _of_one_place(found)
 
 
@@ -232,16 +232,16 @@ def _of_text(name: str, text: str, hint: object) -> object:
 
     Raises SettingError.
     """
-    said, choices = text.strip(), _choices(hint)
-    if types.NoneType in choices and said.lower() == NONE:
+    word, choices = text.strip(), _choices(hint)
+    if types.NoneType in choices and word.lower() == NONE:
         return None
     if _inner_of(hint) is not None:
         raise SettingError(name, text, f"use {NONE}, or {name}_... for one of its settings", origin=ENVIRONMENT)
     if get_origin(hint) is Literal:
-        return said
+        return word
     number = int if int in choices else float
     try:
-        return number(said)
+        return number(word)
     except ValueError:
         what = "a whole number" if number is int else "a number"
         remedy = f"use {what}{f', or {NONE}' if types.NoneType in choices else ''}"

@@ -31,50 +31,50 @@ _INTERRUPTED = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 #: The callbacks of the apps that run in the main thread or in its event loop. A signal calls all of them.
-_told: list[Callable[[int], None]] = []
+_callbacks: list[Callable[[int], None]] = []
 _before: dict[int, Any] = {}
 
 
 @contextmanager
-def answered(stop: Callable[..., None], *, install: bool) -> Iterator[Sequence[int]]:
+def signals_handled(stop: Callable[..., None], *, install: bool) -> Iterator[Sequence[int]]:
     """Handle SIGTERM and SIGINT meanwhile: the first one stops the app with a drain, the next one cuts the drain short.
     Yields the list of received ones. Several apps of an event loop get each signal. The
     last to leave restores the former handlers."""
     if not install or threading.current_thread() is not threading.main_thread():
         yield ()
         return
-    came: list[int] = []
+    received: list[int] = []
 
-    def tell(number: int) -> None:
-        came.append(number)
+    def on_signal(number: int) -> None:
+        received.append(number)
         stop(why=signal.Signals(number).name)
 
-    _told.append(tell)
-    if len(_told) == 1:
-        _before.update({number: signal.signal(number, _tell_all) for number in _SIGNALS})
+    _callbacks.append(on_signal)
+    if len(_callbacks) == 1:
+        _before.update({number: signal.signal(number, _call_all) for number in _SIGNALS})
     try:
-        yield came
+        yield received
     finally:
-        _told.remove(tell)
-        if not _told:
+        _callbacks.remove(on_signal)
+        if not _callbacks:
             for number, handler in _before.items():
                 # None: the former handler was not installed from Python, and cannot be restored.
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _tell_all(number: int, _: object) -> None:
-    for tell in _told:
-        tell(number)
+def _call_all(number: int, _: object) -> None:
+    for call in _callbacks:
+        call(number)
 
 
-def run_answering(engine: Engine, came: Sequence[int]) -> None:
+def run_engine(engine: Engine, received: Sequence[int]) -> None:
     """Run the engine. Raises SystemExit for Ctrl-C during the start, while it waits for the store or the broker."""
     try:
         engine.run()
     except HoldfastError:
-        if engine.snapshots.ran or signal.SIGINT not in came:
+        if engine.snapshots.ran or signal.SIGINT not in received:
             raise
-    if not engine.snapshots.ran and signal.SIGINT in came:
+    if not engine.snapshots.ran and signal.SIGINT in received:
         raise SystemExit(_INTERRUPTED)
 
 
@@ -100,9 +100,9 @@ class Background:
         self._thread.join()
         self.check()
 
-    def tell_if_left(self, what: str) -> None:
+    def warn_if_left(self, what: str) -> None:
         """Log a warning at the end of the process if the call still runs: its thread is a daemon, and is cut off."""
-        weakref.finalize(self, _tell_if_left, self._thread, what)
+        weakref.finalize(self, _warn_if_left, self._thread, what)
 
     def check(self) -> None:
         """Raise the error of the call, if there is one."""
@@ -118,7 +118,7 @@ class Background:
             self._ended()
 
 
-def _tell_if_left(thread: Thread, what: str) -> None:
+def _warn_if_left(thread: Thread, what: str) -> None:
     if thread.is_alive():
         _log.warning(
             "the process ends and %s still runs: for its group this is a crash, and other members wait for its lease; "
@@ -189,7 +189,7 @@ def _cancelled_once() -> Iterator[None]:
         yield
 
 
-class Beside:
+class AppTask:
     """An app that runs beside the body of an `async with`.
 
     Args:

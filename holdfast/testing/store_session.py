@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Acquired, Claim, Drop, LetGo, Mark, Token, Verdict, Wait
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState
-    from holdfast.dedup.redis_failover_replay import Lately
+    from holdfast.dedup.redis_failover_replay import RecentHandOvers
     from holdfast.dedup.redis_positions import Ended
     from holdfast.runtime import Runtime
 
@@ -82,12 +82,12 @@ class SimulatedSession(MemorySession):
         """Take partitions over."""
         release, mark = super().release, super().mark
 
-        def again(lately: Lately) -> None:
-            self._ask(self._to_let_go(lately.ends))
-            if lately.releases:
-                release(lately.releases)
-            if lately.marks:
-                mark(lately.marks)
+        def again(recent: RecentHandOvers) -> None:
+            self._ask(self._to_let_go(recent.ends))
+            if recent.releases:
+                release(recent.releases)
+            if recent.marks:
+                mark(recent.marks)
 
         return self._replay.acquire(partitions, again, partial(super().acquire, partitions))
 
@@ -118,9 +118,9 @@ class SimulatedSession(MemorySession):
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
         """Claim keys, with fences."""
-        back = self._replay.asked_for(claims)
+        reclaimed = self._replay.asked_for(claims)
         fenced = super().claim_fenced(claims)
-        self._replay.answered(back, claims, (verdict for verdict, _ in fenced))
+        self._replay.answered(reclaimed, claims, (verdict for verdict, _ in fenced))
         return fenced
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
@@ -135,7 +135,7 @@ class SimulatedSession(MemorySession):
         both = {claim.key for claim in done}.intersection(claim.key for claim in claims)
         if both:
             raise AssertionError(f"{both}: finished and claimed at once, and a store may do either first")
-        back = self._replay.asked_for(claims)
+        reclaimed = self._replay.asked_for(claims)
         self._replay.mark(marks)
         finish = super().finish
         exchanged = self._replay.call_and_remember(
@@ -143,7 +143,7 @@ class SimulatedSession(MemorySession):
             lambda said: self._replay.finish(done, None, _verdicts(said.finished)),
             again=lambda: Exchanged(finish(done), (), ()),
         )
-        self._replay.answered(back, claims, _verdicts(exchanged.claimed))
+        self._replay.answered(reclaimed, claims, _verdicts(exchanged.claimed))
         return exchanged
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
@@ -158,12 +158,12 @@ class SimulatedSession(MemorySession):
         """Repeat recent calls to a server that may not have seen them. Returns: whether all were answered."""
         try:
             with self._replay.lock:
-                let_gos, unclaims, releases = self._replay.lately()
+                let_gos, unclaims, releases = self._replay.recent_calls()
                 self._end(let_gos)
                 super().unclaim(unclaims)
                 super().release(releases)
                 self._ask(self._to_restate(self._replay.owned()))
-            marks, finishes = self._replay.done_lately()
+            marks, finishes = self._replay.recent_ends()
             for mark in marks:
                 super().mark([mark])
             for each in finishes:

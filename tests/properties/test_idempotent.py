@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.dedup.calls.grant import CurrentClaim
-    from holdfast.dedup.calls.here import CallStore
+    from holdfast.dedup.calls.process import CallStore
 
 PROCESSES = 3
 KEYS = ["a", "b"]

@@ -15,7 +15,7 @@ from hypothesis import Phase
 
 from holdfast import MemoryClaims, Skipped, idempotent
 from holdfast.dedup.calls.grant import Grant
-from holdfast.dedup.calls.here import Here
+from holdfast.dedup.calls.process import ProcessState
 from holdfast.dedup.claims import Verdict
 from holdfast.dedup.lease import Lease
 from holdfast.dedup.memory_session import MemorySession
@@ -28,7 +28,7 @@ from tests.properties.test_idempotent import in_memory, run
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.calls.debts import Said
+    from holdfast.dedup.calls.debts import FinishReply
     from holdfast.dedup.claims import Claim, ClaimKey
 
 Patch = pytest.MonkeyPatch
@@ -172,7 +172,7 @@ def who_is_dead_holds_for_ever(patch: Patch) -> None:
 
 
 def calls_of_one_process_claim_as_one(patch: Patch) -> None:
-    patch.setattr(Here, "number", lambda self: 1)
+    patch.setattr(ProcessState, "number", lambda self: 1)
 
 
 def looking_and_taking_are_two_commands(patch: Patch) -> None:
@@ -210,7 +210,7 @@ def what_has_passed_counts_as_done_without_a_result(patch: Patch) -> None:
 def who_was_taken_over_is_not_told_once_the_other_has_finished(patch: Patch) -> None:
     finish = Grant.finish
 
-    def lenient(self: Grant, claims: Sequence[Claim], results: Sequence[str]) -> Said | None:
+    def lenient(self: Grant, claims: Sequence[Claim], results: Sequence[str]) -> FinishReply | None:
         said = finish(self, claims, results)
         if said is None:
             return None

@@ -115,7 +115,7 @@ class World:
         """Nothing was left behind, and everything goes on."""
         self.claims.speak_again()
         self.fails = None
-        owed = self.claims.calls.here.debts
+        owed = self.claims.calls.process.debts
         until(
             lambda: not owed and self.held() <= {BUSY.key}, f"{seen}: left behind", meanwhile=lambda: time.sleep(0.0005)
         )

@@ -33,4 +33,4 @@ def test_what_names_ever_other_things_is_told_and_fills_no_memory() -> None:
     folding = Folding(HandClock())
     names = [chr(0x4E00 + number) for number in range(5_000)]
     assert [folding.says(name) for name in names] == names
-    assert len(folding._told) < 1_000
+    assert len(folding._logged) < 1_000

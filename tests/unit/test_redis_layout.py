@@ -39,14 +39,14 @@ def test_long_keys_are_not_kept_for_their_digests() -> None:
 def test_finished_keys_that_may_be_said_again_are_bounded_by_their_length() -> None:
     given = FailoverReplay(MACHINE, 3600.0, 10.0)
     assert grown(lambda number: given.finish([claim(number)], None, [Verdict.DONE]), 200) < 7_000_000
-    _, finished = given.done_lately()
+    _, finished = given.recent_ends()
     assert [each.claims[-1] for each in finished][-1] == claim(199)  # the latest are kept
 
 
 def test_keys_that_were_given_back_are_bounded_by_their_length() -> None:
     given = FailoverReplay(MACHINE, 3600.0, 10.0)
     assert grown(lambda number: given.unclaim([claim(number)]), 200) < 7_000_000
-    assert given.lately()[1][-1] == claim(199)
+    assert given.recent_calls()[1][-1] == claim(199)
     asked = given.asked_for([claim(199), claim(0)])
     assert list(asked.claims) == [claim(199)]
-    assert claim(199) not in given.lately()[1]
+    assert claim(199) not in given.recent_calls()[1]

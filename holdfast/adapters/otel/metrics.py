@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider
 
     from holdfast.plugin.observe.metrics import Metric
-    from holdfast.plugin.observe.snapshot import Snapshot, Told
+    from holdfast.plugin.observe.snapshot import HasSnapshot, Snapshot
 
 #: Units as UCUM has them. A plain number has none: with "1" exporters for Prometheus append "_ratio".
 _UNITS = {"seconds": "s", "bytes": "By", "records": "{record}", "events": "{event}", "records per second": "{record}/s"}
@@ -32,7 +32,7 @@ _UNITS = {"seconds": "s", "bytes": "By", "records": "{record}", "events": "{even
 _SAME_S = 1.0
 
 
-def export_metrics(*apps: Told, partitions: bool = False, meter_provider: MeterProvider | None = None) -> None:
+def export_metrics(*apps: HasSnapshot, partitions: bool = False, meter_provider: MeterProvider | None = None) -> None:
     """Make an observable instrument for each metric of `METRICS`, for the life of the meter provider. Call it once.
 
     Names are those of the table, counters without `_total`; the attributes are its labels, and `group`. OpenTelemetry
@@ -68,7 +68,7 @@ def export_metrics(*apps: Told, partitions: bool = False, meter_provider: MeterP
 class _Snapshots:
     """One of each app; the same for all who ask within a second. Any thread."""
 
-    def __init__(self, apps: Sequence[Told]) -> None:
+    def __init__(self, apps: Sequence[HasSnapshot]) -> None:
         self._apps, self._lock = apps, threading.Lock()
         self._taken: list[Snapshot] = []
         self._until_s = 0.0

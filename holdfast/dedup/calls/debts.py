@@ -34,22 +34,22 @@ _PAUSE_REFUSED_S = 30.0
 _LARGE = 65_536
 
 
-class Said(NamedTuple):
+class FinishReply(NamedTuple):
     """The store's answer to a `finish`."""
 
     verdicts: list[Verdict]
     #: The positions of keys that are done without their result, which the store has refused.
-    without: frozenset[int] = frozenset()
+    results_refused: frozenset[int] = frozenset()
 
 
-def say_done(session: ClaimSession, claims: Sequence[Claim], results: Sequence[str]) -> Said:
+def finish_keys(session: ClaimSession, claims: Sequence[Claim], results: Sequence[str]) -> FinishReply:
     """Finish keys whose bodies have run. A result that the store refuses as too large is left out.
 
     Raises:
         StoreError: no answer, or a refusal for another reason than results.
     """
     try:
-        return Said(session.finish(claims, results))
+        return FinishReply(session.finish(claims, results))
     except AccessRefused:
         raise
     except StoreRefused as error:
@@ -58,12 +58,12 @@ def say_done(session: ClaimSession, claims: Sequence[Claim], results: Sequence[s
         if len(claims) == 1:
             verdicts = session.finish(claims, [without_result(results[0])])
             log.warning("a result of %s is not stored, its key is done all the same: %s", claims[0].key.scope, error)
-            return Said(verdicts, frozenset({0}))
-    parts = [say_done(session, [claim], [result]) for claim, result in zip(claims, results, strict=True)]
+            return FinishReply(verdicts, frozenset({0}))
+    parts = [finish_keys(session, [claim], [result]) for claim, result in zip(claims, results, strict=True)]
     verdicts = [part.verdicts[0] for part in parts]
     if session.live():  # DONE may be of the first try, at another shard: no call takes a key from a living session
         verdicts = [Verdict.NEW if verdict is Verdict.DONE else verdict for verdict in verdicts]
-    return Said(verdicts, frozenset(n for n, part in enumerate(parts) if part.without))
+    return FinishReply(verdicts, frozenset(n for n, part in enumerate(parts) if part.results_refused))
 
 
 class Finish(NamedTuple):
@@ -76,7 +76,7 @@ class Finish(NamedTuple):
     def pay(self) -> None:
         """Make the call. Raises StoreError: no answer, or a refusal."""
         try:
-            verdicts = say_done(self.session, self.claims, self.results).verdicts
+            verdicts = finish_keys(self.session, self.claims, self.results).verdicts
         except StoreUnavailable:
             if sum(map(len, self.results)) < _LARGE:
                 raise
@@ -88,7 +88,7 @@ class Finish(NamedTuple):
 
     def _again(self) -> list[Verdict]:
         try:
-            return say_done(self.session, self.claims, self.results).verdicts
+            return finish_keys(self.session, self.claims, self.results).verdicts
         except StoreUnavailable as error:
             large = _LARGE / len(self.results)
             rest = [result if len(result) < large else without_result(result) for result in self.results]

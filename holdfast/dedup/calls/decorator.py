@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.calls.call_keys import CallKey
     from holdfast.dedup.calls.codec import Decode, Encode
     from holdfast.dedup.calls.fingerprints import FingerprintOf
-    from holdfast.dedup.calls.here import CallStore
+    from holdfast.dedup.calls.process import CallStore
     from holdfast.dedup.calls.results import OnBusy, OnDone, RaiseOrReturn, Skipped, StoreDown
 
 P = ParamSpec("P")

@@ -11,14 +11,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.calls.debts import Finish, GiveBack, Said, say_done
+from holdfast.dedup.calls.debts import Finish, FinishReply, GiveBack, finish_keys
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
 from holdfast.errors import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.calls.here import Calls
+    from holdfast.dedup.calls.process import Calls
     from holdfast.dedup.claims import ClaimSession
 
 
@@ -96,9 +96,9 @@ class Grant:
         self._texts: Callable[[], dict[Claim, str]] = dict
         self._calls = calls
         self._scope = scope
-        here = calls.here
-        self.claims = [Claim(ClaimKey(scope, key), Token("call", here.number(), 1)) for key in keys]
-        self._here = here
+        process = calls.process
+        self.claims = [Claim(ClaimKey(scope, key), Token("call", process.number(), 1)) for key in keys]
+        self._process = process
         #: The session that has claimed the keys; None = the store gave none.
         self.session: ClaimSession | None = None
         self._fences: dict[Claim, int] = {}
@@ -136,7 +136,7 @@ class Grant:
         self._rest = frozenset(self.claims)
         for _ in range(_SESSION_TRIES):
             with suppress(StoreError):  # the claim itself raises if the store does not answer
-                self._here.debts.pay()
+                self._process.debts.pay()
             self.session = self._calls.session()
             replies = self._asked(self.session)
             verdicts = [verdict for verdict, _ in replies]
@@ -145,7 +145,7 @@ class Grant:
                 self._rest = frozenset(
                     claim for claim, (verdict, _) in zip(self.claims, replies, strict=True) if verdict is Verdict.NEW
                 )
-                self._here.answered()
+                self._process.answered()
                 return verdicts
         raise StoreUnavailable(
             f"{_SESSION_TRIES} sessions in a row were lost as soon as they had begun: is the store's clock stepping, "
@@ -164,7 +164,7 @@ class Grant:
     def go_without(self, error: StoreError) -> list[Verdict]:
         """Go on without the store, by setting: all keys are NEW, without protection. Does not block."""
         self.unprotected = True
-        self._here.unanswered(self._scope, error)
+        self._process.unanswered(self._scope, error)
         return [Verdict.NEW] * len(self.claims)
 
     def runs(self, texts: Callable[[], dict[Claim, str]]) -> None:
@@ -184,20 +184,20 @@ class Grant:
         """
         return self._calls.session().results([claim.key for claim in claims])
 
-    def finish(self, claims: Sequence[Claim], results: Sequence[str]) -> Said | None:
+    def finish(self, claims: Sequence[Claim], results: Sequence[str]) -> FinishReply | None:
         """Finish the claims of a body that has run. Returns NEW for each key that this call makes done; DONE or FENCED:
         another call has taken the key over, and has finished it or not. None = no answer; the call stays owed."""
         if self.session is None or self.unprotected:
             self._owe(claims, results)  # perhaps the store has claimed them all the same
-            return Said([Verdict.NEW] * len(claims))
+            return FinishReply([Verdict.NEW] * len(claims))
         try:
-            said = say_done(self.session, claims, results)
+            reply = finish_keys(self.session, claims, results)
         except StoreError as error:
             log.warning("the store does not know yet that a call is done; it is told again: %s", error)
             self._owe(claims, results)
             return None
         self._settle(claims)
-        return said
+        return reply
 
     def give_back(self, claims: Sequence[Claim]) -> None:
         """Give claims back whose body has failed or was not run. Without an answer the call stays owed."""
@@ -225,12 +225,12 @@ class Grant:
 
     def _owe(self, claims: Sequence[Claim], results: Sequence[str]) -> None:
         if self.session is not None:
-            self._here.debts.add(Finish(self.session, claims, results))
+            self._process.debts.add(Finish(self.session, claims, results))
         self._settle(claims)
 
     def _owe_back(self, claims: Sequence[Claim]) -> None:
         if self.session is not None:
-            self._here.debts.add(GiveBack(self.session, claims))
+            self._process.debts.add(GiveBack(self.session, claims))
         self._settle(claims)
 
     def _settle(self, claims: Sequence[Claim]) -> None:

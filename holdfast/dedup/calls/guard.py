@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.calls.codec import Codec
     from holdfast.dedup.calls.fingerprints import FingerprintOf
     from holdfast.dedup.calls.grant import CurrentClaim
-    from holdfast.dedup.calls.here import Calls
+    from holdfast.dedup.calls.process import Calls
     from holdfast.dedup.calls.results import CallPolicy
     from holdfast.dedup.calls.work import Run
 
@@ -76,7 +76,7 @@ class Guard:
         """Call an `async def` function."""
         call = self._form.call(args, kwargs)
         work = self._work(call)
-        await drive_async(work.steps(), call.body, self._calls.here.pool())
+        await drive_async(work.steps(), call.body, self._calls.process.pool())
         return call.outcome(work)
 
     def _work(self, call: _SingleCall | _BatchCall) -> Work:

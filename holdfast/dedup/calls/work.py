@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from holdfast.dedup.calls.codec import Codec
-    from holdfast.dedup.calls.debts import Said
+    from holdfast.dedup.calls.debts import FinishReply
     from holdfast.dedup.calls.grant import CurrentClaim
-    from holdfast.dedup.calls.here import Calls
+    from holdfast.dedup.calls.process import Calls
     from holdfast.dedup.calls.results import CallPolicy
     from holdfast.dedup.claims import Claim
 
@@ -122,15 +122,15 @@ class Work:
     def steps(self) -> Generator[Ask | Pause | Run, Any, None]:
         """The steps of the call, until each key is in `results` or `failures`, or there is an `error`. Raises
         StoreError."""
-        here, number = self._calls.here, self._calls.here.number()
+        process, number = self._calls.process, self._calls.process.number()
         try:
             try:
-                here.debts.enter(number)
+                process.debts.enter(number)
                 yield from self._rounds()
             finally:
-                here.debts.leave(number)
+                process.debts.leave(number)
         finally:
-            here.debts.leave(number)  # again: a signal's handler may have raised just before the first time
+            process.debts.leave(number)  # again: a signal's handler may have raised just before the first time
 
     def _rounds(self) -> Generator[Ask | Pause | Run, Any, None]:
         patience, pauses = Deadline(self._policy.wait_s), _pauses()
@@ -243,11 +243,11 @@ class Work:
             texts.append(text)
             if error is not None:
                 lost[key] = error
-        said: Said | None = yield Ask(lambda: grant.finish(claims, texts), grant.owe_rest)
+        reply: FinishReply | None = yield Ask(lambda: grant.finish(claims, texts), grant.owe_rest)
         for i, key in enumerate(_keys(claims)):
-            if said and i in said.without:
+            if reply and i in reply.results_refused:
                 lost[key] = not_stored(TOO_LARGE)
-            failure = self._failure(said.verdicts[i] if said else None) or lost.get(key)
+            failure = self._failure(reply.verdicts[i] if reply else None) or lost.get(key)
             if failure is not None:
                 self.failures[key] = failure
             else:
@@ -268,8 +268,8 @@ class Work:
             )
         if verdict is None and self._policy.on_unconfirmed == "raise":
             return Unconfirmed(
-                f"{self._name} has run, and the store has not answered that its key is done; it is told again in the "
-                "background. Call again to learn whether it is"
+                f"{self._name} has run, and the store has not answered that its key is done; that is repeated in "
+                "the background. Call again to learn whether it is"
             )
         return None
 

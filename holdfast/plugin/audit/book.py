@@ -86,8 +86,8 @@ class Book:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._pages: dict[Owned, _Page] = {}
-        self._came: dict[str, list[AuditPartition]] = {}
-        self._told: Counter[Outcome] = Counter()
+        self._acquired: dict[str, list[AuditPartition]] = {}
+        self._counts: Counter[Outcome] = Counter()
         self._ordered = True
         self._started = self._stopped = False
 
@@ -110,7 +110,7 @@ class Book:
         self.flush()
         with self._lock:
             if self._started and not self._stopped:
-                records = {str(outcome): count for outcome, count in self._told.items()}
+                records = {str(outcome): count for outcome, count in self._counts.items()}
                 self.emitter.put(Stopped(clean=clean, records=records, in_hand=in_hand, error=error), must=True)
             self._stopped = True
         self.emitter.close()
@@ -149,7 +149,7 @@ class Book:
     def acquired(self, places: Iterable[AuditPartition], trigger: str) -> None:
         """Note partitions that this member has from now on."""
         with self._lock:
-            self._came.setdefault(trigger, []).extend(places)
+            self._acquired.setdefault(trigger, []).extend(places)
         self.emitter.wake()
 
     def released(self, places: Sequence[AuditPartition], trigger: str) -> None:
@@ -181,8 +181,8 @@ class Book:
     def _flush(self) -> None:
         if not self._started:
             return
-        came, self._came = self._came, {}
-        for trigger, places in came.items():
+        acquired, self._acquired = self._acquired, {}
+        for trigger, places in acquired.items():
             for part in _parts(places):
                 self.emitter.put(Assigned(partitions=part, trigger=trigger))
         pages, self._pages = self._pages, {}
@@ -195,7 +195,7 @@ class Book:
         spans = page.spans.take()
         for each in spans:
             if each.records:
-                self._told[each.outcome] += each.records
+                self._counts[each.outcome] += each.records
         none: tuple[Keyed, ...] | None = () if self.keys else None
         keys: list[tuple[Keyed, ...] | None] = [*_parts(page.keys, _KEYS_IN_ONE)] or [none]
         parts: list[tuple[Sequence[Span], Sequence[Keyed] | None]] = [(part, none) for part in _parts(spans)]

@@ -129,7 +129,7 @@ class Emitter:
         try:
             self._due()
         except Exception:  # noqa: BLE001 - a defect in the book must not end the thread that writes
-            _log.exception("audit: spans could not be told")
+            _log.exception("audit: spans could not be written as events")
 
     def _write(self, sink: Sink) -> bool:
         """Write waiting events. Returns whether none is left."""

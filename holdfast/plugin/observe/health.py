@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast.plugin.observe.snapshot import Told
+from holdfast.plugin.observe.snapshot import HasSnapshot
 
 if TYPE_CHECKING:
     from holdfast.plugin.observe.snapshot import PartitionFigures, Snapshot, State
@@ -69,7 +69,7 @@ class Health:
     reasons: tuple[str, ...] = ()
 
 
-class Watchable(Told, Protocol):
+class Watchable(HasSnapshot, Protocol):
     """The part of an app, or of a loop's consumer, that probes call. Any thread but that of an event loop."""
 
     def health(self, *, stall_s: float = ..., silent_s: float = ...) -> Health:

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.events import SourceTrouble, Stopped
-from holdfast.plugin.folding import Folding, Rated
+from holdfast.plugin.folding import Folding, LineLimit
 from holdfast.plugin.retrying.failures import Failures
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Observers:
 
     def __init__(self, counts: Callable[[Event], None], observers: Sequence[Observer], clock: Clock) -> None:
         self._counts, self._observers, self._folding = counts, tuple(observers), Folding(clock)
-        self._rated, self._failures = Rated(clock), Failures()
+        self._limit, self._failures = LineLimit(clock), Failures()
 
     def tell(self, event: Event) -> None:
         """Log an event and call all observers. An observer's error is logged, and the others are called."""
@@ -38,10 +38,10 @@ class Observers:
 
     def _log(self, event: Event) -> None:
         """Log an event. Repeated troubles of the source and events about single records are limited."""
-        for kind, more in self._rated.over(all_of_them=isinstance(event, Stopped)):
+        for kind, more in self._limit.over(all_of_them=isinstance(event, Stopped)):
             _log.warning("%d more lines of %s were left out: app.snapshot() counts all", more, kind)
-        if event.of_a_record and not self._rated.has_room(type(event).__name__):
+        if event.of_a_record and not self._limit.has_room(type(event).__name__):
             return
-        said = self._folding.says(str(event)) if isinstance(event, SourceTrouble) else event
-        if said is not None:
-            _log.log(event.level, "%s", said)
+        line = self._folding.says(str(event)) if isinstance(event, SourceTrouble) else event
+        if line is not None:
+            _log.log(event.level, "%s", line)

@@ -242,7 +242,7 @@ class Snapshot:
         return found
 
 
-class Told(Protocol):
+class HasSnapshot(Protocol):
     """The part of an app that exporters call. Any thread but that of an event loop."""
 
     def snapshot(self) -> Snapshot:
@@ -250,7 +250,7 @@ class Told(Protocol):
         ...
 
 
-def check_groups(apps: Sequence[Told]) -> None:
+def check_groups(apps: Sequence[HasSnapshot]) -> None:
     """Check that each app has a group of its own, since metrics and reasons are labelled by group. Raises
     SettingError."""
     groups = [app.snapshot().group for app in apps]

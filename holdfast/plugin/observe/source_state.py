@@ -1,4 +1,4 @@
-"""What a source knows of its brokers and of its group, as probes report it: silence, and a join that takes long."""
+"""The state of a source, as probes report it: brokers that do not answer, and a member that is not in its group yet."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ class Joining:
     trouble_s: float | None = None
 
     def __str__(self) -> str:
-        said = "" if self.trouble is None else f"; the last trouble, {self.trouble_s or 0.0:.0f} s ago: {self.trouble}"
-        return f"joining: the group has not let this member in for {self.for_s:.0f} s{said}"
+        text = f"joining: the group has not let this member in for {self.for_s:.0f} s"
+        if self.trouble is None:
+            return text
+        return f"{text}; the last trouble, {self.trouble_s or 0.0:.0f} s ago: {self.trouble}"
 
 
 @runtime_checkable

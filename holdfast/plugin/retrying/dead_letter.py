@@ -115,7 +115,7 @@ def _ours(letter: Letter) -> list[tuple[str, bytes | None]]:
     """The headers that holdfast adds, those of the origin first."""
     topic, record = _topic_of(letter), letter.record
     own = _origin_in(topic, record) or _born_here(topic, record)
-    said = {
+    texts = {
         "handler": letter.handler,
         "group": letter.group,
         "attempts": str(letter.attempts),
@@ -129,7 +129,7 @@ def _ours(letter: Letter) -> list[tuple[str, bytes | None]]:
         more |= {LEFT_OUT: "value", VALUE_BYTES: len(record.value or b"")}
     return [
         *((PREFIX + name, value) for name, value in zip(_ORIGIN, own, strict=True)),
-        *((PREFIX + name, said[name].encode("utf-8", "replace")) for name in _LAST),
+        *((PREFIX + name, texts[name].encode("utf-8", "replace")) for name in _LAST),
         *((name, str(value).encode("utf-8", "replace")) for name, value in more.items() if value is not None),
     ]
 

@@ -78,10 +78,10 @@ def _logged(error: BaseException) -> tuple[type[BaseException], BaseException, T
     if all(len(words_of(each)) <= _PART_BYTES for each in seen):
         return type(error), error, _theirs(error.__traceback__)
     text = words_of(error)
-    said = text if len(text) <= _PART_BYTES else f"{text[:_PART_BYTES]}… ({len(text):,} characters)"
+    shortened = text if len(text) <= _PART_BYTES else f"{text[:_PART_BYTES]}… ({len(text):,} characters)"
     kind = type(error)
     short = type(kind.__name__, (Exception,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
-    return short, short(said), _theirs(error.__traceback__)
+    return short, short(shortened), _theirs(error.__traceback__)
 
 
 def kind_of(error: BaseException) -> str:
@@ -90,10 +90,10 @@ def kind_of(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def words_of(error: BaseException, said: Callable[[BaseException], str] = str) -> str:
+def words_of(error: BaseException, show: Callable[[BaseException], str] = str) -> str:
     """The text of an error, also of one whose `__str__` fails. Never raises."""
     try:
-        return said(error)
+        return show(error)
     except Exception as broken:  # noqa: BLE001 - a __str__ of the application
         return f"(its text cannot be had: {kind_of(broken)})"
 
@@ -124,10 +124,10 @@ def traceback_of(error: Exception) -> str:
 
 def _parts(error: Exception) -> list[str]:
     try:
-        told = traceback.TracebackException(
+        summary = traceback.TracebackException(
             type(error), error, _theirs(error.__traceback__), limit=-_CALLS, compact=True
         )
-        return list(told.format())
+        return list(summary.format())
     except Exception as broken:  # noqa: BLE001 - an application's error may raise anything when it is formatted
         return [f"(its traceback cannot be had: {kind_of(broken)})\n"]
 

@@ -118,13 +118,13 @@ def seconds_of(delay: str | float | timedelta) -> float:
     return seconds
 
 
-def _errors(name: str, said: object) -> tuple[type[BaseException], ...]:
+def _errors(name: str, given: object) -> tuple[type[BaseException], ...]:
     """One class of errors or several, as a tuple. Raises SettingError here rather than at the first failed record."""
-    found = (said,) if isinstance(said, type) else tuple(said) if isinstance(said, list | tuple) else ()
+    found = (given,) if isinstance(given, type) else tuple(given) if isinstance(given, list | tuple) else ()
     if not all(isinstance(each, type) and issubclass(each, BaseException) for each in found) or (
-        not found and said not in ((), [])
+        not found and given not in ((), [])
     ):
-        raise SettingError(name, said, "give classes of exceptions: (ConnectionError, TimeoutError)")
+        raise SettingError(name, given, "give classes of exceptions: (ConnectionError, TimeoutError)")
     return found
 
 

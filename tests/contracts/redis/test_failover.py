@@ -100,7 +100,7 @@ class TestReadOnly:
             each.join()
         assert wrong == []
         assert answered(lambda: f("after")) == "after"
-        until(lambda: not claims.calls.here.debts)
+        until(lambda: not claims.calls.process.debts)
         claims.close()
 
 

@@ -187,7 +187,7 @@ class TestFailure:
             f(1)
         assert f(1) == "done"
         assert len(ran) == {"claim_fenced": 1, "finish": 1, "unclaim": 2}[method]
-        until(lambda: not claims.calls.here.debts)
+        until(lambda: not claims.calls.process.debts)
 
     def test_what_has_run_is_done_wherever_the_interruption_came(
         self, claims: Claims, monkeypatch: pytest.MonkeyPatch
@@ -210,7 +210,7 @@ class TestFailure:
             f(1)
         assert f(1) == {"total": 1}
         assert ran.count("body") == 1
-        until(lambda: not claims.calls.here.debts)
+        until(lambda: not claims.calls.process.debts)
 
     def test_and_somebody_who_waits_for_it_runs_it(self, claims: Claims) -> None:
         body, ran = Body(), []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import BatchFailed, MemoryClaims, RedisClaims, Skipped, current_claim, idempotent
-from holdfast.dedup.calls.here import Here
+from holdfast.dedup.calls.process import ProcessState
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.errors import ResultNotStored, StoreRefused, StoreUnavailable, Unconfirmed
 from tests.contracts.redis.test_faults import answered
@@ -72,7 +72,7 @@ class TestBefore:
         assert f(1) == "ran"
 
     def test_who_waits_while_another_asks_in_vain_does_not_ask_again(self) -> None:
-        here, asked, may_answer = Here(), [], threading.Event()
+        here, asked, may_answer = ProcessState(), [], threading.Event()
         lock = CountingLock()
         here._beginning = lock  # type: ignore[assignment]
 
@@ -244,7 +244,7 @@ class TestAfter:
         claims.calls.close()
         assert session.live()
         claims.speak_again()
-        while claims.calls.here.debts:
+        while claims.calls.process.debts:
             pass
         claims.calls.close()
         assert not session.live()
@@ -267,7 +267,7 @@ class TestAfter:
             f(0)
         with pytest.raises(ResultNotStored, match="too large"):
             f(0)
-        until(lambda: not claims.calls.here.debts)
+        until(lambda: not claims.calls.process.debts)
         assert f(1) == "small"
         assert ran == [0, 1]
         claims.close()

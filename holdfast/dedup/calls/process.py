@@ -31,7 +31,7 @@ _LEASE_S = 10.0
 _ASKING = 8
 
 
-class Here:
+class ProcessState:
     """The state of one process. Any thread. Has no reference to the store, so that an unused store is collected."""
 
     def __init__(self) -> None:
@@ -115,13 +115,13 @@ class Here:
 
 
 #: All objects of this process, ended at its exit.
-_ALL: weakref.WeakSet[Here] = weakref.WeakSet()
+_ALL: weakref.WeakSet[ProcessState] = weakref.WeakSet()
 
 
 @atexit.register
 def _end_all() -> None:
-    for here in list(_ALL):
-        here.end()
+    for process in list(_ALL):
+        process.end()
 
 
 class Calls:
@@ -141,8 +141,8 @@ class Calls:
         after_fork(self, Calls._renew)
 
     def _start(self) -> None:
-        self.here = Here()
-        self._ends = weakref.finalize(self, self.here.end_unseen)  # when the store is collected
+        self.process = ProcessState()
+        self._ends = weakref.finalize(self, self.process.end_unseen)  # when the store is collected
         self._ends.atexit = False  # at exit `_end_all` does it, which waits
 
     def _renew(self) -> None:
@@ -157,7 +157,7 @@ class Calls:
             SettingError: gevent or eventlet has patched this process' threads. A process that only imports idempotent
                 functions, for example to enqueue their calls, may be patched.
         """
-        return self.here.session(self._begin)
+        return self.process.session(self._begin)
 
     def _begin(self) -> ClaimSession:
         check_threads()
@@ -167,7 +167,7 @@ class Calls:
     def close(self) -> None:
         """End the session, if no call holds keys. A later call begins another."""
         self.names.in_use = False
-        self.here.end()
+        self.process.end()
 
 
 class CallStore(ClaimStore, Protocol):

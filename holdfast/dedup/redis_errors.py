@@ -70,13 +70,13 @@ def codes(text: str) -> set[str]:
 
 
 @contextmanager
-def asking(where: object, told: Callable[[Exception, object], StoreError] | None = None) -> Iterator[None]:
+def asking(where: object, to_error: Callable[[Exception, object], StoreError] | None = None) -> Iterator[None]:
     """Around calls of redis-py: raises a chained StoreError if there is no answer, or a refusal. An error that has
     interrupted the call from outside is raised as it is.
 
     Args:
         where: the server, for texts.
-        told: makes the StoreError. Default: `store_error`.
+        to_error: makes the StoreError. Default: `store_error`.
     """
     handled = sys.exc_info()[1]
     try:
@@ -89,11 +89,11 @@ def asking(where: object, told: Callable[[Exception, object], StoreError] | None
             raise
         if by is not None:
             raise by from by.__cause__
-        said = (told or store_error)(error, where)
+        raised = (to_error or store_error)(error, where)
         # Keep only the text of the cause: redis-py's stack and the socket's errors below it are 60 lines of a
         # traceback.
         error.__cause__ = error.__context__ = None
-        raise said from error.with_traceback(None)
+        raise raised from error.with_traceback(None)
 
 
 def interruption(error: BaseException, handled: BaseException | None) -> BaseException | None:

@@ -101,6 +101,18 @@ def test_importing_the_package_loads_nothing_before_a_name_is_asked_for() -> Non
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
+def test_a_store_on_one_server_loads_no_other_kind_of_redis_and_no_decorator() -> None:
+    code = (
+        "import sys; from holdfast import Holdfast, RedisClaims, Settings; RedisClaims.from_url('redis://a:1/0'); "
+        "more = ('redis_cluster', 'redis_sentinel', 'dedup.calls.process', 'overrides', 'audit.book'); "
+        "found = [each for each in sys.modules if each.startswith('holdfast.') and any(map(each.count, more))]; "
+        "assert not found, found; "
+        "RedisClaims.from_url('redis+sentinel://a:1/name/0'); assert 'holdfast.dedup.redis_sentinel' in sys.modules; "
+        "RedisClaims.from_url('redis+cluster://a:1'); assert 'holdfast.dedup.redis_cluster' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 def test_the_command_is_what_the_package_says() -> None:
     said = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]["holdfast"]
     assert EntryPoint(name="holdfast", group="console_scripts", value=said).load() is main

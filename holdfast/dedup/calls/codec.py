@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -25,7 +25,7 @@ from typing import (
 )
 
 from holdfast.dedup.calls import results
-from holdfast.dedup.calls.results import lose, not_stored
+from holdfast.dedup.calls.results import lose, not_stored, same
 from holdfast.dedup.not_run import routine
 from holdfast.dedup.typed_json import typed_json
 from holdfast.errors import SettingError
@@ -59,7 +59,7 @@ class Codec:
         cause: Exception | None = None
         try:
             text: object = self.write(result)
-            if isinstance(text, str) and (not self.exact or _same(self.read(text), result)):
+            if isinstance(text, str) and (not self.exact or same(self.read(text), result)):
                 return _OWN + text, None
         except Exception as error:  # noqa: BLE001 - the body has run, whatever these functions do
             cause = error
@@ -163,26 +163,3 @@ def _typed(kind: Any) -> Codec:  # noqa: ANN401 - as above
 
 
 _OR = "give encode= and decode=, return what JSON has, or let no result be kept (on_done='marker')"
-
-
-def _same(read: Any, returned: Any) -> bool:  # noqa: ANN401 - whatever is returned
-    """Whether the two are equal, and of the same types down to each leaf, as far as their fields can be read."""
-    if type(read) is not type(returned):
-        return False
-    if isinstance(returned, dict):
-        return len(read) == len(returned) and all(
-            _same(a, b) and _same(read[a], returned[b]) for a, b in zip(read, returned, strict=True)
-        )
-    if isinstance(returned, list | tuple):
-        return len(read) == len(returned) and all(map(_same, read, returned))
-    names = _fields(returned)
-    if names:
-        return all(_same(getattr(read, name, None), getattr(returned, name, None)) for name in names)
-    return bool(read == returned)
-
-
-def _fields(value: object) -> Sequence[str]:
-    kind = type(value)
-    if is_dataclass(kind):
-        return [each.name for each in fields(kind)]
-    return getattr(kind, "__struct_fields__", None) or list(getattr(kind, "__pydantic_fields__", ()))

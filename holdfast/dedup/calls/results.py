@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from holdfast.errors import ResultNotStored, SettingError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import TypeAlias
 
 OnDone: TypeAlias = Literal["result", "marker"]
@@ -81,7 +82,7 @@ def encode(result: object) -> tuple[str, ResultNotStored | None]:
         return "", None
     try:
         text = json.dumps(result, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-        if _same(json.loads(text), result):
+        if same(json.loads(text), result):
             return text, None
         cause: Exception | None = None
     except (TypeError, ValueError, RecursionError) as error:
@@ -134,15 +135,30 @@ def without_result(kept: str) -> str:
     return stamped(unstamped(kept)[0], TOO_LARGE)
 
 
-def _same(read: object, returned: object) -> bool:
-    """Whether the two are equal, and of the same types down to each leaf: JSON writes a subclass as its base type."""
+#: Types without parts.
+_LEAVES = (str, int, float, bool, type(None))
+
+
+def same(read: Any, returned: Any) -> bool:  # noqa: ANN401 - whatever is returned
+    """Whether the two are equal, and of the same types down to each leaf, as far as their fields can be read."""
     if type(read) is not type(returned):
         return False
-    if isinstance(read, dict) and isinstance(returned, dict):
+    if type(returned) in _LEAVES:
+        return bool(read == returned)
+    if isinstance(returned, dict):
         return len(read) == len(returned) and all(  # in the same order: JSON keeps it
-            _same(name, known) and _same(value, returned[known])
-            for (name, value), known in zip(read.items(), returned, strict=True)
+            same(a, b) and same(read[a], returned[b]) for a, b in zip(read, returned, strict=True)
         )
-    if isinstance(read, list) and isinstance(returned, list):
-        return len(read) == len(returned) and all(map(_same, read, returned))
-    return read == returned
+    if isinstance(returned, list | tuple):
+        return len(read) == len(returned) and all(map(same, read, returned))
+    names = _fields(returned)
+    if names:
+        return all(same(getattr(read, name, None), getattr(returned, name, None)) for name in names)
+    return bool(read == returned)
+
+
+def _fields(value: object) -> Sequence[str]:
+    kind = type(value)
+    if is_dataclass(kind):
+        return [each.name for each in fields(kind)]
+    return getattr(kind, "__struct_fields__", None) or list(getattr(kind, "__pydantic_fields__", ()))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.audit.book import Book, Owned
 from holdfast.plugin.audit.schema import AuditPartition, Outcome, Rebalanced, label
 from holdfast.plugin.events import RebalanceReport
 from holdfast.plugin.observe.snapshot import AuditFigures
@@ -16,6 +15,7 @@ from holdfast.plugin.observe.snapshot import AuditFigures
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from holdfast.plugin.audit.book import Owned
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.partition.ownership import Ownership
@@ -85,6 +85,8 @@ class EngineRecorder(Recorder):
     def __init__(self, audit: Audit, *, group: str, timers: Timers, runtime: Runtime) -> None:
         self._timers, self._wall_ms, self._every_s = timers, runtime.wall_ms, audit.progress_s
         self._family: Family | None = None
+        from holdfast.plugin.audit.book import Book  # noqa: PLC0415 - most apps have no audit
+
         self._book = Book(audit, group)
         self._add, self._keys = self._book.add, self._book.keys
         self._soon = False

@@ -69,7 +69,7 @@ class Assigned(EventLine):
     member: str | None = None
     protocol: str
     partitions: tuple[Partition, ...]
-    #: Those of `partitions` that a former owner has to give up first, or for which the store or the broker has not
+    #: The partitions that a former owner has to give up first, or for which the store or the broker has not
     #: answered yet.
     waiting: tuple[Partition, ...] = ()
     #: Number of partitions that this member has now.

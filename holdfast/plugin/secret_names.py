@@ -11,7 +11,7 @@ from holdfast.printable import without_credentials
 
 MASK = "***"
 
-# By parts of the name, not by a list: a property that a later client adds (`...client.secret`) is masked too. `.pem`
+# Parts of the name decide, not a list: a property that a later client adds (`...client.secret`) is masked too. `.pem`
 # includes certificates, which are public, but useless in a log. A Kerberos command, Java's jaas configuration and the
 # free text of sasl.oauthbearer.config may have any secret in them. A schema registry's user.info is name:password.
 _SECRET = re.compile(

@@ -53,7 +53,7 @@ class Deserializer(Protocol[T_co]):
         ...
 
 
-#: What `value=` takes: a type (of JSON), a `Deserializer`, or a function of the value's bytes.
+#: The argument of `value=`: a type (of JSON), a `Deserializer`, or a function of the value's bytes.
 ValueSpec: TypeAlias = "type[T] | Deserializer[T] | Callable[[bytes], T]"
 
 

@@ -42,7 +42,7 @@ class Stalled:
     for_s: float
     #: Offsets that are not done, as far as the log's end is known.
     lag: int | None
-    #: What the partition waits for, in words.
+    #: The reason of the wait, in words.
     waits_for: str
 
     def __str__(self) -> str:

@@ -54,7 +54,7 @@ Value = float | Histogram
 class Metric:
     """One row of the table."""
 
-    #: By Prometheus' rules: base units, and counters end in _total.
+    #: Named by Prometheus' rules: base units, and counters end in _total.
     name: str
     kind: Kind
     #: "records", "seconds", "bytes", ...; empty = a plain number.

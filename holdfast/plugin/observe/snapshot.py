@@ -124,7 +124,7 @@ class OpenRecord:
     #: Seconds since it became the lowest one that is not done, or since its call began, if that was earlier. While it
     #: waits for a worker: at most the time since a worker got a record last.
     for_s: float
-    #: What the record waits for, in words.
+    #: The reason of the wait, in words.
     waits_for: str
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.adapters.rocketmq.logs import Log
+from holdfast.adapters.rocketmq.inbox import AnotherLog, Inbox, Moved
+from holdfast.adapters.rocketmq.log import Log
 from holdfast.adapters.rocketmq.moves import Moves
-from holdfast.adapters.rocketmq.reading import Moved
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus
 from holdfast.errors import SourceUnavailable
 from holdfast.records import Partition
@@ -23,7 +22,7 @@ Q = Partition("orders", 0, "a")
 
 
 class Parts:
-    """Prefetch, offsets, logs and listener in one: notes what it is asked for. The master's log; None = it is away.
+    """Queue, offsets and listener in one: notes what it is asked for. The master's log; None = it is away.
 
     same: up to where the log is the one that was read. acting: it is a slave's, which acts for the master. waits: the
     queue was not sought elsewhere meanwhile.
@@ -39,6 +38,7 @@ class Parts:
         waits: bool = True,
     ) -> None:
         self.asked: list[tuple[Any, ...]] = []
+        self.partition, self.start = Q, None
         self._waits = waits
         self._end, self._beginning, self._same, self._acting = end, beginning, same, acting
 
@@ -46,7 +46,7 @@ class Parts:
         if self._acting:
             raise SourceUnavailable("a slave acts for it")
 
-    def same_up_to(self, queue: Partition, deadline: Deadline) -> int:
+    def same_up_to(self, deadline: Deadline) -> int:
         return self._same
 
     def go_on_at(self, moved: Moved, offset: int, *, wait_s: float = 0.0) -> bool:
@@ -67,11 +67,12 @@ class Parts:
         self.asked.append(("cut" if cut else "reset", offset))
 
 
-def follow(parts: Any, asked: int, to: int, *, log: tuple[int, int]) -> Moves:
+def follow(parts: Any, asked: int, to: int, *, log: tuple[int, int]) -> int | None:
+    """Returns from where on its log is known to be there."""
     answer = PullAnswer(PullStatus.MOVED, to, *log, b"", "a:1", 0, None)
-    moves = Moves(parts, parts, parts)
-    moves.follow(Moved(Q, asked, answer), parts)
-    return moves
+    Moves({Q: parts}, parts, Inbox()).follow(Moved(Q, asked, answer), parts)
+    start: int | None = parts.start
+    return start
 
 
 @pytest.mark.parametrize(
@@ -96,14 +97,14 @@ def test_a_reset(asked: int, to: int, log: tuple[int, int]) -> None:
 @pytest.mark.parametrize("beginning", [0, 5, None])
 def test_a_slave_that_has_less_and_a_master_that_is_away_expire_nothing(beginning: int | None) -> None:
     parts = Parts(beginning=beginning)
-    assert follow(parts, 5, 10, log=(10, 100)).starts == {}
+    assert follow(parts, 5, 10, log=(10, 100)) is None
     assert parts.asked == [("go on", 5, True)]
 
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_what_has_expired_counts_as_read_where_it_was_to_be_read(*, waits: bool) -> None:
     parts = Parts(end=100, beginning=10, waits=waits)
-    assert follow(parts, 5, 10, log=(10, 100)).starts == ({Q: 10} if waits else {})
+    assert follow(parts, 5, 10, log=(10, 100)) == (10 if waits else None)
     assert parts.asked == [("go on", 10, False)]
 
 
@@ -139,26 +140,23 @@ def test_a_log_that_begins_beyond_its_end_is_asked_for_again_after_a_wait_and_th
 ) -> None:
     """apache/rocketmq#10417: an election has cut the index, and the beginning stayed. Its messages may be there."""
     parts = Parts(end=10, beginning=500)
-    assert follow(parts, asked, to, log=(500, 10)).starts == {}
+    assert follow(parts, asked, to, log=(500, 10)) is None
     assert parts.asked == [("go on", asked, True)]
     assert "begins at 500 and ends at 10" in caplog.text
 
 
-class Others:
-    """Logs of which each is another one; notes which are looked at again."""
+class Other:
+    """A queue whose log is another one; notes whether it is probed again."""
 
-    def __init__(self, *queues: Partition) -> None:
-        self.others = deque(Log(queue, 9, orphan=True) for queue in queues)
-        self.again: list[Partition] = []
+    def __init__(self, queue: Partition) -> None:
+        self.partition, self.log = queue, Log(9, orphan=True)
+        self.again = False
 
-    def same_up_to(self, queue: Partition, deadline: Deadline) -> int:
+    def same_up_to(self, deadline: Deadline) -> int:
         return 0
 
-    def is_read(self, log: Log) -> bool:
-        return log.queue.number < 9
-
-    def retry(self, log: Log) -> None:
-        self.again.append(log.queue)
+    def prove_again(self, log: Log) -> None:
+        self.again = log is self.log
 
 
 def test_a_master_that_is_away_is_asked_once_and_not_for_each_of_its_queues() -> None:
@@ -173,9 +171,13 @@ def test_a_master_that_is_away_is_asked_once_and_not_for_each_of_its_queues() ->
 
     queues = [Partition("orders", number, broker) for number in range(3) for broker in ("away", "here")]
     parts: Any = Master(end=20, beginning=3)
-    logs: Any = Others(*queues, Partition("orders", 9, "not read any more"))
-    Moves(parts, parts, logs).begin_others(parts)
+    others: dict[Partition, Any] = {queue: Other(queue) for queue in queues}
+    moves = Moves(others, parts, Inbox())
+    moves.begin_round()
+    for queue in queues:
+        moves.follow(AnotherLog(queue, others[queue].log), parts)
+    moves.follow(AnotherLog(queues[1], Log(9, orphan=True)), parts)  # it was sought elsewhere since
+    moves.follow(AnotherLog(Partition("orders", 9, "not read any more"), Log(9, orphan=True)), parts)
     assert sorted(asked) == ["away", "here", "here", "here"]
-    assert logs.again == [queue for queue in queues if queue.broker == "away"]
+    assert [queue for queue in queues if others[queue].again] == [queue for queue in queues if queue.broker == "away"]
     assert parts.asked == [("cut", 3)] * 3
-    assert not logs.others

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.adapters.rocketmq.offsets import Offsets
+from holdfast.adapters.rocketmq.inbox import Overwritten
 from holdfast.errors import NotAuthorised, SourceUnavailable
 from holdfast.records import Partition
 from holdfast.timing import Deadline
+from tests.unit.rocketmq_queues import commits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from holdfast.adapters.rocketmq.commits import Commits
 
 Q0, Q1 = Partition("orders", 0, "a"), Partition("orders", 0, "b")
 
@@ -53,83 +55,95 @@ class Broker:
             self._waits.pop()(None)
 
 
-def made() -> tuple[Broker, Offsets]:
+def made() -> tuple[Broker, Commits]:
     broker = Broker()
-    return broker, Offsets(cast("Any", broker), "g", threading.Condition())
+    return broker, commits_of(broker)
+
+
+def overwritten(commits: Commits) -> list[tuple[Partition, int]]:
+    found = []
+    while (event := commits.inbox.take()) is not None:
+        if isinstance(event, Overwritten):
+            found.append((event.queue, event.offset))
+    return found
+
+
+def take_over(commits: Commits, queue: Partition) -> None:
+    commits.of(queue).found(commits.offsets.committed_of_some([queue], Deadline(1.0))[queue])
 
 
 def test_of_a_queue_that_this_member_has_committed() -> None:
-    broker, offsets = made()
-    offsets.commit(Q0, 7)
+    broker, commits = made()
+    commits.of(Q0).begin(7)
     broker.offsets[Q0] = 3
-    offsets.look(Deadline(1.0))
-    assert list(offsets.overwritten) == [(Q0, 3)]
+    commits.look(Deadline(1.0))
+    assert overwritten(commits) == [(Q0, 3)]
 
 
 def test_of_a_queue_that_came_with_everything_handled_so_that_nothing_is_to_be_committed() -> None:
-    broker, offsets = made()
+    broker, commits = made()
     broker.offsets[Q0] = 7
-    offsets.committed_of_some([Q0], Deadline(1.0))
-    offsets.look(Deadline(1.0))
-    assert not offsets.overwritten
+    take_over(commits, Q0)
+    commits.look(Deadline(1.0))
+    assert not overwritten(commits)
     broker.offsets[Q0] = 3
-    offsets.look(Deadline(1.0))
-    assert list(offsets.overwritten) == [(Q0, 3)]
+    commits.look(Deadline(1.0))
+    assert overwritten(commits) == [(Q0, 3)]
 
 
 def test_of_one_that_has_gone_it_is_others_word() -> None:
-    broker, offsets = made()
+    broker, commits = made()
     broker.offsets[Q0] = 7
-    offsets.committed_of_some([Q0], Deadline(1.0))
-    offsets.forget([Q0])
+    take_over(commits, Q0)
+    commits.let_go(Q0)
     broker.offsets[Q0] = 3
-    offsets.look(Deadline(1.0))
-    assert not offsets.overwritten
+    commits.look(Deadline(1.0))
+    assert not overwritten(commits)
 
 
 def test_though_another_broker_is_away_which_is_asked_again() -> None:
-    broker, offsets = made()
+    broker, commits = made()
     for queue in (Q1, Q0):
-        offsets.commit(queue, 7)
+        commits.of(queue).begin(7)
         broker.offsets[queue] = 3
     broker.away.add(Q1)
     with pytest.raises(SourceUnavailable, match="away"):
-        offsets.look(Deadline(1.0))
-    assert list(offsets.overwritten) == [(Q0, 3)]
+        commits.look(Deadline(1.0))
+    assert overwritten(commits) == [(Q0, 3)]
 
 
 def test_an_answer_to_the_last_commit_of_one_that_has_gone_says_nothing_any_more() -> None:
-    broker, offsets = made()
+    broker, commits = made()
     broker.slow = True
-    offsets.commit(Q0, 7)
-    offsets.commit(Q0, 9)
-    offsets.forget([Q0])
+    commits.of(Q0).begin(7)
+    commits.of(Q0).begin(9)
+    commits.let_go(Q0)
     broker.answer()
     assert broker.offsets == {Q0: 7}  # the other was not sent yet: the next owner may have committed since
-    assert offsets.wait(Deadline(0.0))
+    assert commits.wait(Deadline(0.0))
     broker.offsets[Q0] = 12
-    offsets.look(Deadline(1.0))
-    assert not offsets.overwritten
+    commits.look(Deadline(1.0))
+    assert not overwritten(commits)
 
 
 def test_who_hands_a_queue_over_waits_for_its_own_commit_and_not_for_those_of_a_broker_that_hangs() -> None:
-    broker, offsets = made()
+    broker, commits = made()
     broker.slow = True
-    offsets.commit(Q1, 7)
-    assert offsets.wait(Deadline(0.0), [Q0])
-    assert not offsets.wait(Deadline(0.0), [Q0, Q1])
-    assert not offsets.wait(Deadline(0.0))
+    commits.of(Q1).begin(7)
+    assert commits.wait(Deadline(0.0), [Q0])
+    assert not commits.wait(Deadline(0.0), [Q0, Q1])
+    assert not commits.wait(Deadline(0.0))
     broker.answer()
-    assert offsets.wait(Deadline(0.0), [Q0, Q1])
+    assert commits.wait(Deadline(0.0), [Q0, Q1])
 
 
 def test_a_queue_of_which_a_broker_tells_nothing_keeps_no_other_of_that_broker_waiting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    broker, offsets = made()
+    broker, commits = made()
     closed = Partition("refunds", 0, Q0.broker)
     broker.closed, broker.offsets[Q0] = {closed}, 7
-    assert offsets.committed_of_some([Q0, closed], Deadline(1.0)) == {Q0: 7}
-    assert offsets.committed_of_some([Q0, closed], Deadline(1.0)) == {Q0: 7}
+    assert commits.offsets.committed_of_some([Q0, closed], Deadline(1.0)) == {Q0: 7}
+    assert commits.offsets.committed_of_some([Q0, closed], Deadline(1.0)) == {Q0: 7}
     assert broker.asked == [Q0, closed, Q0]
     assert caplog.text.count("stands still") == 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.adapters.rocketmq.reading import Chunk, Reading
+from holdfast.adapters.rocketmq.reading import Chunk, Reader
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus, Subscription
 from holdfast.adapters.rocketmq.remoting.decoding import encode_batch
 from holdfast.records import Partition
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from holdfast.records import Record
 
 FENCE: Any = SimpleNamespace()
+
+
+def reader(topic: str = "orders", tags: str = "*") -> Reader:
+    """Of a source that reads orders."""
+    topics: Any = SimpleNamespace(
+        subscription=lambda topic: Subscription(topic=topic, expression=tags),
+        born_in=lambda named: "orders" if named in ("orders", LEFT) else None,
+    )
+    return Reader(Partition(topic, 3, "broker-a"), "billing", topics)
 
 
 def read(
@@ -41,19 +50,12 @@ def read_chunk(
 ) -> tuple[Chunk, Sequence[Record], HoldfastError | None]:
     body = b"".join(each if isinstance(each, bytes) else each.encode() for each in messages)
     answer = PullAnswer(PullStatus.FOUND, len(messages), 0, len(messages), body, "broker", 0, None)
-    reading = Reading(
-        Partition(topic, 3, "broker-a"),
-        Subscription(topic=topic, expression=tags),
-        0,
-        paused=False,
-        group="billing",
-        born_in=lambda named: "orders" if named in ("orders", LEFT) else None,
-    )
+    reading = reader(topic, tags)
     chunk = Chunk(answer, 0)
     return chunk, *in_parts(reading, chunk)
 
 
-def in_parts(reading: Reading, chunk: Chunk, **bounds: int) -> tuple[Sequence[Record], HoldfastError | None]:
+def in_parts(reading: Reader, chunk: Chunk, **bounds: int) -> tuple[Sequence[Record], HoldfastError | None]:
     """As poll after poll reads it."""
     found: list[Record] = []
     while not chunk.over:
@@ -134,8 +136,7 @@ def test_a_message_that_says_it_is_several_does_not_stand_for_those_of_others() 
 def test_of_several_in_one_those_before_what_was_asked_for_are_left_out() -> None:
     several = with_flags(Stored("orders", encode_batch([(b"a", "", 0), (b"b", "", 0), (b"c", "", 0)]), offset=4), 0xC0)
     answer = PullAnswer(PullStatus.FOUND, 7, 0, 7, several, "broker", 0, None)
-    reading = Reading(Partition("orders", 3, "broker-a"), Subscription(topic="orders"), 5, paused=False)
-    records, error = in_parts(reading, Chunk(answer, 5))
+    records, error = in_parts(reader(), Chunk(answer, 5))
     assert (error, [(record.offset, record.value) for record in records]) == (None, [(5, b"b"), (6, b"c")])
 
 
@@ -186,7 +187,7 @@ def several(chunk_offset: int, inner: bytes, following: int) -> Chunk:
 
 
 MIB = 1024 * 1024
-READING = Reading(Partition("orders", 3, "broker-a"), Subscription(topic="orders"), 0, paused=False)
+READING = reader()
 
 
 def test_no_more_is_unpacked_at_once_than_there_is_room_for_and_the_rest_comes_next() -> None:

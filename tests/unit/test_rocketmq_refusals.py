@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections import deque
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from holdfast.adapters.rocketmq import offsets as module
+from holdfast.adapters.rocketmq import commits as module
+from holdfast.adapters.rocketmq.inbox import Inbox, ResetByNotice, Trouble
 from holdfast.adapters.rocketmq.moves import Moves
-from holdfast.adapters.rocketmq.offsets import Offsets
 from holdfast.adapters.rocketmq.remoting import Notice, RemotingClient, codes
 from holdfast.adapters.rocketmq.remoting.answers import Answer, BrokerRefused
 from holdfast.adapters.rocketmq.tools.offsets import RocketMQOffsetTool
@@ -22,6 +20,7 @@ from holdfast.records import Partition
 from holdfast.timing import Deadline
 from tests.harness.clocks import HandClock
 from tests.unit.rocketmq_fake import FakeServer, Peer, route_body
+from tests.unit.rocketmq_queues import commits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,14 +58,14 @@ class TestTroubles:
 
     @staticmethod
     def raised(*, let_in: bool, queue: Partition = QUEUE) -> Exception:
-        troubles: deque[Any] = deque([(queue, CLOSED)])
-        prefetch: Any = SimpleNamespace(broken=None, troubles=troubles, let_in=let_in)
-        watch: Any = SimpleNamespace(alarms=[], broker_was_away=lambda: None)
-        logs: Any = SimpleNamespace(troubles=deque())
-        offsets: Any = SimpleNamespace(lasting_refusal=lambda: None)
+        commits = SimpleNamespace(lasting_refusal=lambda: None)
+        queues: Any = SimpleNamespace(broken=None, commits=commits)
         topics: Any = SimpleNamespace(queues=[QUEUE])
+        shared: Any = SimpleNamespace(let_in=let_in)
+        troubles = Troubles(queues, topics, shared)
+        troubles.add(Trouble(queue, CLOSED))
         with pytest.raises(SourceError) as caught:
-            Troubles(prefetch, logs, watch, offsets, topics, changed=threading.Condition()).raise_one()
+            troubles.raise_one()
         return caught.value
 
     def test_at_the_start_it_ends_the_app(self) -> None:
@@ -105,31 +104,31 @@ class TestCommits:
 
     def test_a_refusal_that_lasts_is_an_error_with_its_remedy(self, clock: HandClock) -> None:
         client = Client()
-        offsets = Offsets(client, "billing", threading.Condition())  # type: ignore[arg-type]
+        commits = commits_of(client, "billing")
         client.answer = BrokerRefused("no", codes.GROUP_NOT_EXIST, "")
         for _ in range(10):
-            assert offsets.lasting_refusal() is None
-            offsets.commit(QUEUE, 0)
+            assert commits.lasting_refusal() is None
+            commits.of(QUEUE).begin(0)
             clock.sleep(1.0)
-        found = offsets.lasting_refusal()
+        found = commits.lasting_refusal()
         assert found is not None
         assert found[0] == QUEUE
         assert isinstance(found[1], UnknownGroup)
         assert "mqadmin updateSubGroup" in str(found[1])
-        assert offsets.never_taken
-        assert offsets.lasting_refusal() is None  # told once
+        assert commits.never_taken
+        assert commits.lasting_refusal() is None  # told once
 
     @pytest.mark.parametrize("passes", [None, SourceUnavailable("away")], ids=["taken", "no answer"])
     def test_what_is_taken_or_has_no_answer_is_no_refusal(self, clock: HandClock, passes: SourceError | None) -> None:
         client = Client()
-        offsets = Offsets(client, "billing", threading.Condition())  # type: ignore[arg-type]
+        commits = commits_of(client, "billing")
         client.answer = CLOSED
-        offsets.commit(QUEUE, 0)
+        commits.of(QUEUE).begin(0)
         client.answer = passes
-        offsets.commit(QUEUE, 0)
+        commits.of(QUEUE).begin(0)
         clock.sleep(20.0)
-        assert (offsets.lasting_refusal() is None) is (passes is None)
-        assert offsets.never_taken is (passes is not None)
+        assert (commits.lasting_refusal() is None) is (passes is None)
+        assert commits.never_taken is (passes is not None)
 
     @pytest.mark.parametrize("others", [None, SILENT, SourceUnavailable("away")], ids=["taken", "silent", "away"])
     @pytest.mark.parametrize("error", OF_A_QUEUE, ids=str)
@@ -158,14 +157,14 @@ class TestCommits:
         """The last of what is raised while these queues' commits are repeated for a while."""
         client, raised = Client(), []
         client.answers = answers
-        offsets = Offsets(client, "billing", threading.Condition())  # type: ignore[arg-type]
-        prefetch: Any = SimpleNamespace(broken=None, troubles=deque(), let_in=False)
-        watch: Any = SimpleNamespace(alarms=[], broker_was_away=lambda: None)
-        logs, topics = SimpleNamespace(troubles=deque()), SimpleNamespace(queues=[QUEUE, OTHER])
-        troubles = Troubles(prefetch, logs, watch, offsets, topics, changed=threading.Condition())  # type: ignore[arg-type]
+        commits = commits_of(client, "billing")
+        queues: Any = SimpleNamespace(broken=None, commits=commits)
+        topics: Any = SimpleNamespace(queues=[QUEUE, OTHER])
+        shared: Any = SimpleNamespace(let_in=False)
+        troubles = Troubles(queues, topics, shared)
         for _ in range(30):
             for queue in answers:
-                offsets.commit(queue, 0)
+                commits.of(queue).begin(0)
                 clock.sleep(0.5)
             try:
                 troubles.raise_one()
@@ -190,10 +189,13 @@ class TestResetsThatAreLeftToMembers:
     @staticmethod
     def resets(body: bytes) -> list[tuple[Partition, int]]:
         nothing: Any = None
-        moves, found = Moves(nothing, nothing, nothing), []
+        inbox = Inbox()
+        moves, found = Moves({OTHER: cast("Any", object())}, nothing, inbox), list[tuple[Partition, int]]()
         moves.hear(Notice(codes.Told.RESET_CLIENT_OFFSET, {"group": "g"}, body, "a:1"))
         listener: Any = SimpleNamespace(reset=lambda queue, offset: found.append((queue, offset)))
-        moves.follow_resets({OTHER}, listener)
+        while (event := inbox.take()) is not None:
+            assert isinstance(event, ResetByNotice)
+            moves.follow(event, listener)
         return found
 
     @pytest.mark.parametrize("body", [JAVA, AS_LIST], ids=["as to Java", "as to others"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.adapters.rocketmq.inbox import Inbox, Moved
 from holdfast.adapters.rocketmq.remoting import RemotingClient, codes
 from holdfast.adapters.rocketmq.remoting.decoding import INNER_BATCH
 from holdfast.adapters.rocketmq.send_back import BrokerRetries
@@ -19,7 +20,6 @@ from tests.properties.test_rocketmq_messages import Stored
 from tests.unit.rocketmq_fake import FakeServer, Peer, route_body
 
 if TYPE_CHECKING:
-    from holdfast.adapters.rocketmq.reading import Moved
     from holdfast.adapters.rocketmq.remoting.frame import Command
 
 QUEUE = Partition("orders", 0, "a")
@@ -62,19 +62,28 @@ def send(
         }
         peer.answer(command, fields, body, code)
 
-    moved: list[Moved] = []
+    inbox = Inbox()
     with FakeServer(broker) as server:
         route = route_body({"a": (1, 1)}, {"a": {0: server.address}})
         with FakeServer(lambda command, peer: peer.answer(command, body=route)) as names:
             letters: Any = Letters()
-            retries = BrokerRetries(lambda: RemotingClient(names.address), "billing", 16, letters, moved.append)
+            retries = BrokerRetries(lambda: RemotingClient(names.address), "billing", 16, letters, inbox)
             try:
                 retries.send(LETTER, Deadline(30))
             except DeadLetterError as error:
-                return error, moved, server.received
+                return error, moves(inbox), server.received
             finally:
                 retries.close(Deadline(5))
-        return None, moved, server.received
+        return None, moves(inbox), server.received
+
+
+def moves(inbox: Inbox) -> list[Moved]:
+    """All that was posted."""
+    found = list[Moved]()
+    while (event := inbox.take()) is not None:
+        assert isinstance(event, Moved)
+        found.append(event)
+    return found
 
 
 def test_what_is_read_is_sent_back_by_its_place_in_the_log() -> None:

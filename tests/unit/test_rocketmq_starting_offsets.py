@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast.adapters.rocketmq.offsets import StartingOffsets
 from holdfast.adapters.rocketmq.settings import PullSettings
-from holdfast.adapters.rocketmq.starting_offsets import StartingOffsets
 from holdfast.errors import SourceUnavailable
 from holdfast.records import Partition
 from holdfast.timing import Deadline

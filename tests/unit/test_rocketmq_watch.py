@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from holdfast.adapters.rocketmq import watch as module
+from holdfast.adapters.rocketmq.inbox import Inbox
 from holdfast.adapters.rocketmq.settings import PullSettings
 from holdfast.adapters.rocketmq.watch import Watch
 from holdfast.errors import SourceUnavailable, UnknownTopic
@@ -26,6 +26,12 @@ class Silent:
         raise SourceUnavailable("no name server answers")
 
 
+def queues_of(unread: Any = None, forgotten: list[Partition] | None = None) -> Any:
+    """Queues of which the upkeep asks this only."""
+    commits = SimpleNamespace(look=None, offsets=SimpleNamespace(unread=unread))
+    return SimpleNamespace(commits=commits, forget_marks=None if forgotten is None else forgotten.extend)
+
+
 def test_it_ends_with_the_topic_that_it_waited_for_also_where_nobody_answers_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -36,10 +42,9 @@ def test_it_ends_with_the_topic_that_it_waited_for_also_where_nobody_answers_any
         nothing,
         PullSettings(namesrv="127.0.0.1:9876", group="g"),
         topics=nothing,
-        place=nothing,
-        offsets=cast("Any", SimpleNamespace(look=None)),
-        logs=nothing,
-        changed=threading.Condition(),
+        seat=nothing,
+        queues=queues_of(),
+        inbox=Inbox(),
     )
 
     def look() -> None:
@@ -69,10 +74,9 @@ def test_a_queue_that_is_gone_for_good_is_given_up_with_its_mark_and_one_of_whic
         cast("Any", None),
         PullSettings(namesrv="127.0.0.1:9876", group="g"),
         topics=cast("Any", SimpleNamespace(queues=queues, gone=gone, closed=frozenset(), look=look)),
-        place=cast("Any", SimpleNamespace(offer=lambda found: offered.append(list(found)))),
-        offsets=cast("Any", SimpleNamespace(look=None, unread=unread)),
-        logs=cast("Any", SimpleNamespace(forget=forgotten.extend)),
-        changed=threading.Condition(),
+        seat=cast("Any", SimpleNamespace(offer=lambda found: offered.append(list(found)))),
+        queues=queues_of(unread, forgotten),
+        inbox=Inbox(),
     )
     watch.look_at_routes(Deadline(1.0))
     assert (offered, forgotten, gone) == ([[]], [deleted], [])
@@ -92,10 +96,9 @@ def test_what_was_found_is_offered_where_of_other_topics_nothing_is_known() -> N
         cast("Any", None),
         PullSettings(namesrv="127.0.0.1:9876", group="g"),
         topics=cast("Any", SimpleNamespace(queues=["found"], gone=[], closed=frozenset(), look=look)),
-        place=cast("Any", SimpleNamespace(offer=offered.append)),
-        offsets=cast("Any", SimpleNamespace(look=None)),
-        logs=cast("Any", None),
-        changed=threading.Condition(),
+        seat=cast("Any", SimpleNamespace(offer=offered.append)),
+        queues=queues_of(),
+        inbox=Inbox(),
     )
     with pytest.raises(SourceUnavailable, match="orders"):
         watch.look_at_routes(Deadline(1.0))

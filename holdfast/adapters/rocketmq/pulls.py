@@ -1,14 +1,17 @@
-"""Pulls: the pulls of one queue that are under way, and their answers in the log's order. Pure."""
+"""Pulls: which pull of a queue comes next, their answers in the log's order, and the room for what they bring. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.adapters.rocketmq.remoting import PullAnswer
+    from holdfast.adapters.rocketmq.settings import PullSettings
+
+MIB: Final = 1024 * 1024
 
 #: Pulls of a queue at once. A broker returns 32 messages in a pull, even if more are requested: with one pull at a time
 #: a queue would stand still until this process has dealt with the answer.
@@ -81,3 +84,33 @@ class Pulls:
             return None
         at = self._asked[-1] + stride
         return at if at + stride <= self.end else None
+
+
+class Room:
+    """The bounds of all queues' messages, in records and bytes; `Queue` has those of one queue, which leave room for
+    the others. Pulls under way count as much as the last answer had: at the end of a log, where pulls wait, next to
+    nothing. The first pull of a queue counts as a full answer, and therefore does not wait at the broker."""
+
+    __slots__ = ("_count_to_come", "_most", "_most_size", "_size_to_come", "count", "kept", "size")
+
+    def __init__(self, settings: PullSettings) -> None:
+        self._most = settings.pull_threshold_for_all
+        self._most_size = int(settings.pull_threshold_size_for_all * MIB)
+        #: Messages that have arrived, and their bytes.
+        self.count = self.size = 0
+        #: The same for pulls under way.
+        self._count_to_come = self._size_to_come = 0
+        #: The part of `count` that belongs to paused queues.
+        self.kept = 0
+
+    def left(self, own: int = 0) -> int:
+        """The number of messages for which there is room, with the `own` ones that are reserved for the caller. Waiting
+        messages exceed the limit by one pull at most."""
+        if self.size + self._size_to_come >= self._most_size:
+            return 0
+        return self._most - self.count - self._count_to_come + own
+
+    def reserve(self, count: int, size: int) -> None:
+        """Reserve room for pulls under way, or (less than 0) give it back."""
+        self._count_to_come += count
+        self._size_to_come += size

@@ -1,14 +1,12 @@
-"""Reading: one queue that is read: its pulls, and messages that have arrived and are not taken yet."""
+"""Reading: makes records of the messages that a pull has brought."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.rocketmq.headers import Headers, headers_of, value_of
 from holdfast.adapters.rocketmq.names import RETRY, popped_from, tags_of
-from holdfast.adapters.rocketmq.pulls import Pulls
 from holdfast.adapters.rocketmq.remoting import Malformed
 from holdfast.adapters.rocketmq.remoting.decoding import Plain, entries, read_plain
 from holdfast.adapters.rocketmq.remoting.messages import KEYS, POLL_BYTES, RECONSUME_TIMES, RETRY_TOPIC, TAGS
@@ -17,9 +15,10 @@ from holdfast.plugin.retrying.dead_letter import PREFIX, RETRY_OF
 from holdfast.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from holdfast.adapters.rocketmq.remoting import PullAnswer, StoredMessage, Subscription
+    from holdfast.adapters.rocketmq.remoting import PullAnswer, StoredMessage
+    from holdfast.adapters.rocketmq.topics import Topics
     from holdfast.records import Fence, Partition
 
 #: The most records of one read. A batch in one entry of the log may have hundreds of thousands.
@@ -33,20 +32,6 @@ _RETRY_TOPIC = RETRY_TOPIC.encode()
 _ORIGIN_GROUP, _FIRST_POP_TIME = b"ORIGIN_GROUP", b"1ST_POP_TIME"
 #: Headers that only a source may set. Values from producers are removed.
 _ONLY_OURS = frozenset({RECONSUME_TIMES, RETRY_OF})
-
-
-class Moved(NamedTuple):
-    """A broker's answer by which the group must read on at another offset."""
-
-    queue: Partition
-    #: The offset of the pull.
-    asked: int
-    answer: PullAnswer
-
-    @property
-    def is_reset(self) -> bool:
-        """See `PullAnswer.is_reset`."""
-        return self.answer.is_reset(self.asked)
 
 
 class Chunk:
@@ -122,65 +107,17 @@ class Chunk:
         return Plain(message.offset, message.born_ms, message.reconsume_times, body, message.raw_properties)
 
 
-class Reading:
-    """The state of one queue that is read. The lock of its Prefetch guards all fields that change."""
+class Reader:
+    """Decodes the messages of one queue into records."""
 
-    __slots__ = (
-        "_born_in",
-        "_group",
-        "_popped_from",
-        "chunks",
-        "count",
-        "expected",
-        "is_retry",
-        "paused",
-        "pulls",
-        "queue",
-        "queued",
-        "reserved",
-        "size",
-        "subscription",
-        "tags",
-        "troubles",
-        "wait_until",
-    )
+    __slots__ = ("_group", "_is_retry", "_popped_from", "_queue", "_tags", "_topics")
 
-    def __init__(
-        self,
-        queue: Partition,
-        subscription: Subscription,
-        offset: int | None,
-        *,
-        paused: bool,
-        group: str = "",
-        born_in: Callable[[str], str | None] = lambda named: named,
-    ) -> None:
-        """Args:
-        queue: the queue.
-        subscription: the subscription to its topic.
-        offset: where to begin; None: not before a seek.
-        paused: whether to wait until it is resumed.
-        group: the consumer group.
-        born_in: see `Topics`.
-        """
-        self.queue, self.subscription, self._group, self._born_in = queue, subscription, group.encode(), born_in
-        self.tags = tags_of(subscription.expression)
-        self.is_retry = queue.topic.startswith(RETRY)
+    def __init__(self, queue: Partition, group: str, topics: Topics) -> None:
+        self._queue, self._group, self._topics = queue, group.encode(), topics
+        self._tags = tags_of(topics.subscription(queue.topic).expression)
+        self._is_retry = queue.topic.startswith(RETRY)
         #: For a POP retry topic: its origin topic.
-        self._popped_from = born_in(queue.topic) if popped_from(group, queue.topic) else None
-        self.pulls = Pulls(offset)
-        self.paused = paused
-        self.chunks: deque[Chunk] = deque()
-        self.count = self.size = 0
-        #: (messages, bytes) that each pull under way may bring, as the last answer: (0, 0) at the log's end. None: no
-        #: answer yet.
-        self.expected: tuple[int, int] | None = None
-        #: (messages, bytes) reserved for the pulls under way.
-        self.reserved = (0, 0)
-        #: Whether it is in `Prefetch._row`, the queues with messages to take.
-        self.queued = False
-        self.troubles = 0
-        self.wait_until = 0.0
+        self._popped_from = topics.born_in(queue.topic) if popped_from(group, queue.topic) else None
 
     def records(
         self, chunk: Chunk, fence: Fence | None, *, at_most: int = MOST_RECORDS, room: int = POLL_BYTES
@@ -190,7 +127,7 @@ class Reading:
         """
         found: list[Record] = []
         new = tuple.__new__
-        queue, tags, plain = self.queue, self.tags, self.tags is None and not self.is_retry
+        queue, tags, plain = self._queue, self._tags, self._tags is None and not self._is_retry
         try:
             for offset, born_ms, tries, body, raw in chunk.read(queue, at_most, room):
                 headers: Sequence[tuple[str, bytes]]
@@ -223,16 +160,16 @@ class Reading:
         """Headers with the number of deliveries, from the message's frame, and for a retry topic the origin topic, if
         this source reads it. These headers from any other place may be a producer's, and are removed."""
         added: list[tuple[str, bytes]] = []
-        if tries or self.is_retry:
+        if tries or self._is_retry:
             added.append((RECONSUME_TIMES, str(tries).encode()))
-        if self.is_retry and (origin := self._popped_from or self._origin(raw)) is not None:
+        if self._is_retry and (origin := self._popped_from or self._origin(raw)) is not None:
             added.append((RETRY_OF, origin.encode()))
         return (*(each for each in headers if each[0] not in _ONLY_OURS), *added)
 
     def _origin(self, raw: bytes) -> str | None:
         """The origin topic that a message names, if this source reads it."""
         said = value_of(raw, _RETRY_TOPIC)
-        return None if said is None else self._born_in(said.decode("utf-8", "replace"))
+        return None if said is None else self._topics.born_in(said.decode("utf-8", "replace"))
 
     def _was_popped_by_us(self, raw: bytes) -> bool:
         """Whether a message in a POP retry topic belongs to this group. The name is ambiguous: %RETRY%billing_orders is

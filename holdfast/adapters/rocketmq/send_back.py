@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.group_settings import group_settings
+from holdfast.adapters.rocketmq.inbox import Moved
 from holdfast.adapters.rocketmq.names import retry_topic
-from holdfast.adapters.rocketmq.reading import Moved
 from holdfast.adapters.rocketmq.remoting import PullRequest, Subscription
 from holdfast.adapters.rocketmq.remoting.decoding import decode_each
 from holdfast.adapters.rocketmq.remoting.messages import RECONSUME_TIMES, RETRY_TOPIC
@@ -16,6 +16,7 @@ from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from holdfast.adapters.rocketmq.inbox import Inbox
     from holdfast.adapters.rocketmq.remoting import RemotingClient, StoredMessage
     from holdfast.plugin.ports import DeadLetters
     from holdfast.plugin.retrying.dead_letter import Letter
@@ -36,8 +37,8 @@ class BrokerRetries:
         group: the consumer group.
         max_reconsume_times: the most deliveries; then the broker puts the message into %DLQ%group.
         letters: sends all other letters.
-        on_moved: called with a reset, on the sender's thread. A broker sends a reset once, as the answer to the group's
-            next pull, which may be the one made here.
+        inbox: gets a reset. A broker sends it once, as the answer to the group's next pull, which may be the one made
+            here.
     """
 
     def __init__(
@@ -46,9 +47,9 @@ class BrokerRetries:
         group: str,
         max_reconsume_times: int,
         letters: DeadLetters,
-        on_moved: Callable[[Moved], None],
+        inbox: Inbox,
     ) -> None:
-        self._group, self._letters, self._on_moved = group, letters, on_moved
+        self._group, self._letters, self._inbox = group, letters, inbox
         self._topic, self._times = retry_topic(group), max_reconsume_times
         self._client = connect()  # opens a connection with the first request
 
@@ -97,7 +98,7 @@ class BrokerRetries:
             if each.offset == record.offset:
                 return each
         if answer.is_reset(record.offset):
-            self._on_moved(Moved(record.partition, record.offset, answer))
+            self._inbox.post(Moved(record.partition, record.offset, answer))
         elif record.offset < answer.min_offset:
             raise DeadLetterRefused(
                 f"{record.partition}@{record.offset} is not in its broker's log any more, so it cannot come again: "

@@ -95,8 +95,9 @@ class PullSettings:
     #: A datetime, or local time as yyyyMMddHHmmss.
     consume_timestamp: datetime | str | None = None
     #: "message": a message that its producer has stored twice (for example because the answer to its first send was
-    #: lost) is handled once, identified by its UNIQ_KEY. It costs a claim for each message. "position": a message is
-    #: identified by its position in the queue alone.
+    #: lost) is handled once, identified by its UNIQ_KEY. It costs a claim for each message, on top of the queue's
+    #: position: a claim sees the copy at another offset, but expires and fences nothing; the position is the queue's
+    #: lease, and says for good what is done below it. "position": a message is identified by its position alone.
     dedup: Dedup = "message"
     #: "in_place": as the handler's Retry says; the order is kept. "broker": the broker delivers a failed message again
     #: through the group's retry topic, after its delay levels. After the last one the message goes to the handler's

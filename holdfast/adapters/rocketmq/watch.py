@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.foreign_members import ForeignMemberWatch
 from holdfast.adapters.rocketmq.group_settings import group_settings
+from holdfast.adapters.rocketmq.inbox import Alarm
 from holdfast.adapters.rocketmq.reaching import insist, reach
 from holdfast.adapters.rocketmq.remoting import Admin, Consumer, codes
 from holdfast.adapters.rocketmq.told import Told
@@ -15,12 +16,11 @@ from holdfast.errors import SourceError, SourceUnavailable, UnknownGroup
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Mapping
 
+    from holdfast.adapters.rocketmq.inbox import Inbox
     from holdfast.adapters.rocketmq.joining import Seat
-    from holdfast.adapters.rocketmq.logs import Logs
-    from holdfast.adapters.rocketmq.offsets import Offsets
+    from holdfast.adapters.rocketmq.queues import Queues
     from holdfast.adapters.rocketmq.remoting import Notice, RemotingClient
     from holdfast.adapters.rocketmq.settings import PullSettings
     from holdfast.adapters.rocketmq.topics import Topics
@@ -39,8 +39,17 @@ _GROUP_S = 3.0
 
 
 class Watch:
-    """Watches brokers and routes. Findings are kept in `alarms` until the source takes them. `changed` guards them and
-    is notified."""
+    """Watches brokers and routes. Findings are posted to the inbox.
+
+    Args:
+        client: sends the requests.
+        coordinator: has the group's members.
+        settings: the intervals.
+        topics: the subscription, and the routes.
+        seat: offers the queues to the coordinator.
+        queues: their offsets and marks are checked from time to time.
+        inbox: gets alarms.
+    """
 
     def __init__(
         self,
@@ -49,21 +58,19 @@ class Watch:
         settings: PullSettings,
         *,
         topics: Topics,
-        place: Seat,
-        offsets: Offsets,
-        logs: Logs,
-        changed: threading.Condition,
+        seat: Seat,
+        queues: Queues,
+        inbox: Inbox,
     ) -> None:
-        self._client, self._coordinator, self._settings, self._changed = client, coordinator, settings, changed
-        self._topics, self._place, self._offsets, self._logs = topics, place, offsets, logs
+        self._client, self._coordinator, self._settings = client, coordinator, settings
+        self._topics, self._seat, self._queues, self._inbox = topics, seat, queues, inbox
         self._foreign_members = ForeignMemberWatch(client, coordinator, settings.group, lambda: topics.queues)
         self._upkeep = Upkeep(settings.group)
         self._heartbeats = self._upkeep.add("heartbeats", self.beat, settings.heartbeat_broker_interval_s)
         self._routes = self._upkeep.add("routes", self.look_at_routes, settings.poll_name_server_interval_s)
         self._others = self._upkeep.add("foreign members", self._look_for_foreign_members, _FOREIGN_MEMBERS_S)
-        self._upkeep.add("offsets", offsets.look, _OFFSETS_S)
-        self._marks = self._upkeep.add("logs", lambda _: logs.look(), _LOGS_S)
-        self.alarms: list[SourceError] = []
+        self._upkeep.add("offsets", queues.commits.look, _OFFSETS_S)
+        self._marks = self._upkeep.add("logs", lambda _: queues.renew_marks(), _LOGS_S)
         self._on = False
         self._told: Told[tuple[str, str]] = Told(0.0)  # by topic and broker
 
@@ -92,7 +99,7 @@ class Watch:
 
     def check_group(self, deadline: Deadline) -> None:
         """Check that the brokers have the group. Raises UnknownGroup: one has not, and does not create it. A broker
-        that does not answer is skipped; `Offsets.lasting_refusal` finds it later."""
+        that does not answer is skipped; `Commits.lasting_refusal` finds it later."""
         limit = Deadline(deadline.left_s(_GROUP_S))
         for broker in sorted({queue.broker for queue in self._topics.queues}):
             try:
@@ -166,9 +173,9 @@ class Watch:
         try:
             self._topics.look(deadline)
         finally:
-            self._place.offer(after := self._topics.queues)
+            self._seat.offer(after := self._topics.queues)
         if gone := [queue for queue in self._topics.gone if queue not in after]:
-            self._logs.forget(gone)  # if it raises, `topics.gone` is kept and the next look repeats it
+            self._queues.forget_marks(gone)  # if it raises, `topics.gone` is kept and the next look repeats it
             self._client.forget(gone)
             _log.warning(
                 "given up, since no name server has listed them for ten minutes: %s", ", ".join(map(str, gone))
@@ -184,7 +191,7 @@ class Watch:
                 )
         for queue in before.difference(after).difference(gone):
             try:
-                left = f"{self._offsets.unread(queue, deadline)} of its messages were not read"
+                left = f"{self._queues.commits.offsets.unread(queue, deadline)} of its messages were not read"
             except SourceError as error:
                 left = f"how many of its messages were not read is not known ({error})"
             _log.warning("%s cannot be read any more: its broker does not list it; %s", queue, left)
@@ -192,6 +199,4 @@ class Watch:
     def _look_for_foreign_members(self, deadline: Deadline) -> None:
         found = self._foreign_members.look(deadline)
         if found:
-            with self._changed:
-                self.alarms.append(self._foreign_members.error(found))
-                self._changed.notify_all()
+            self._inbox.post(Alarm(self._foreign_members.error(found)))

@@ -105,7 +105,7 @@ class TestAccess:
         app = field.app(retry="broker", **user(field, enough(field)))
         field.wait_handled(*numbered("x", 8))
         field.wait_committed()
-        field.wait(lambda: len(app.source._assigned) == 6, "the retry topic's queues are read too")
+        field.wait(lambda: len(app.source._queues) == 6, "the retry topic's queues are read too")
         app.stop()
         assert sorted(field.values()) == numbered("x", 8)
 
@@ -267,7 +267,7 @@ class TestTwoBrokers:
             first.stop()
             field.wait(lambda: {queue.broker for queue in second.owns} >= {"broker-a"})
             third = field.app("third")
-            field.wait(lambda: _owned(second.owns | third.owns, "broker-a") == 2 and third.source._assigned)
+            field.wait(lambda: _owned(second.owns | third.owns, "broker-a") == 2 and third.source._queues)
             produce("after", *on_a)
             field.wait_handled(*_of_a(produced))
         finally:
@@ -315,7 +315,7 @@ class TestTwoBrokers:
         field.server.pause_broker("broker-b")
         try:
             second = field.app("second", heartbeat_broker_interval_s=1.0)
-            field.wait(lambda: len(second.source._assigned) >= 2)
+            field.wait(lambda: len(second.source._queues) >= 2)
             field.produce_many(next(queue for queue in queues if queue.broker == "broker-a"), numbered("x", 20))
             field.wait_handled(*numbered("x", 20))
         finally:
@@ -348,7 +348,7 @@ class TestSlaves:
                     held.set()
                     field.wait_handled(*old)
                     second = field.app("second")
-                    field.wait(lambda: [queue.topic for queue in second.source._assigned].count(field.topic) == 1)
+                    field.wait(lambda: [queue.topic for queue in second.source._queues].count(field.topic) == 1)
                 finally:
                     server.start_broker("broker-a")
                 field.wait(lambda: len(first.owns) == len(second.owns) == 1)

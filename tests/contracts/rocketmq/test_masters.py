@@ -44,8 +44,8 @@ def reached(condition: Callable[[], object]) -> None:
 
 def wait_noted(field: Field, app: App, offset: int) -> None:
     """Until the mark of each queue is that message, or a later one, also for who reads it next."""
-    logs = [app.source._logs._logs[queue] for queue in field.queues()]
-    field.wait(lambda: all(log.noted is not None and log.noted.offset >= offset for log in logs))
+    logs = [app.source._queues[queue].log for queue in field.queues()]
+    field.wait(lambda: all(log is not None and log.noted is not None and log.noted.offset >= offset for log in logs))
 
 
 def has(field: Field, address: str, messages: int) -> bool:

@@ -81,8 +81,8 @@ class TestHandOver:
             field.produce_many(1, ["b"])
             field.wait_committed()
             held: list[Callable[[], None]] = []
-            offsets, client = first.source._offsets, first.source._client
-            begin_commit, wait = client.begin_commit, offsets.wait
+            commits, client = first.source._commits, first.source._client
+            begin_commit, wait = client.begin_commit, commits.wait
 
             def hold(queue: Partition, *args: Any, **named: Any) -> None:
                 begin = partial(begin_commit, queue, *args, **named)
@@ -101,7 +101,7 @@ class TestHandOver:
                 return wait(deadline, queues)
 
             client.begin_commit = hold  # type: ignore[method-assign]
-            offsets.wait = wait_for_late_answers  # type: ignore[method-assign]
+            commits.wait = wait_for_late_answers  # type: ignore[method-assign]
             field.produce_many(0, ["c"])
             field.produce_many(1, ["d"])
             field.wait(lambda: len(held) == 2)
@@ -215,7 +215,7 @@ class TestRecords:
         assert sorted(field.values()) == [*numbered("x", 6), *numbered("y", 2)]
 
 
-class TestPrefetch:
+class TestQueues:
     def test_a_big_queue_leaves_room_for_the_others(self, rocketmq: RocketMQServer, redis_url: str) -> None:
         with Field(rocketmq, redis_url, queues=4) as field:
             field.produce_many(0, numbered("big", 3000))
@@ -227,15 +227,15 @@ class TestPrefetch:
                 pull_threshold_for_all=300,
             )
             big, *_, small = field.queues()
-            prefetch, most = app.source._prefetch, 0
+            queues, most = app.source._queues, 0
 
             def in_process(queue: Partition) -> int:
                 nonlocal most
-                most = max(most, prefetch._readings[big].count)
+                most = max(most, queues[big].count)
                 taken = sum(each.in_flight for each in app.app.snapshot().partitions if each.partition == queue)
-                return prefetch._readings[queue].count + taken
+                return queues[queue].count + taken
 
-            field.wait(lambda: big in prefetch._readings and in_process(big) >= 200)
+            field.wait(lambda: big in queues and in_process(big) >= 200)
             # More than one pull brings: the first may have waited at the broker since there was room for all.
             field.produce_many(small, numbered("small", 60))
             field.wait(lambda: in_process(small) == 60)

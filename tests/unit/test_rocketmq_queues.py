@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
-from holdfast.adapters.rocketmq import prefetch as module
+from holdfast.adapters.rocketmq import queue as queue_module
+from holdfast.adapters.rocketmq import queues as queues_module
 from holdfast.adapters.rocketmq import told
+from holdfast.adapters.rocketmq.inbox import Moved, Trouble
+from holdfast.adapters.rocketmq.log import Stage
 from holdfast.adapters.rocketmq.moves import Moves
-from holdfast.adapters.rocketmq.prefetch import Prefetch
-from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus, Subscription
+from holdfast.adapters.rocketmq.queue import Queue
+from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus
 from holdfast.adapters.rocketmq.remoting.messages import POLL_BYTES
-from holdfast.adapters.rocketmq.settings import PullSettings
 from holdfast.errors import SourceUnavailable
 from holdfast.plugin.ports import End
 from holdfast.records import Partition
 from tests.harness.clocks import HandClock
 from tests.properties.test_rocketmq_messages import Stored
+from tests.unit.rocketmq_queues import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.adapters.rocketmq.remoting import PullRequest
+    from holdfast.plugin.ports import Batch
     from holdfast.timing import Deadline
 
 Q = [Partition("orders", number, "a") for number in range(4)]
-EVERYTHING = Subscription(topic="orders")
 
 
 class Pull(NamedTuple):
@@ -59,15 +61,68 @@ def answer(next_offset: int, *, body: bytes = b"", status: PullStatus = PullStat
     return PullAnswer(status, next_offset, 0, 1000, body, "a:1", 0, None)
 
 
-def prefetch(broker: Broker, **named: Any) -> Prefetch:
-    settings = PullSettings(namesrv="a:1", group="g", **named)
-    return Prefetch(broker, threading.Condition(), settings)  # type: ignore[arg-type]
+class Some(Parts):
+    """Queues whose logs are proved as soon as it is known where to begin."""
+
+    def add(self, queue: Partition, offset: int | None, *, paused: bool = False) -> None:
+        self.queues.assign([queue])
+        if paused:
+            self.queues[queue].pause()
+        if offset is not None:
+            self.seek(queue, offset)
+
+    def seek(self, queue: Partition, offset: int) -> bool:
+        found = self.queues.get(queue)
+        if found is None or not found.seek(offset):
+            return False
+        self.prove(queue)
+        return True
+
+    def prove(self, queue: Partition) -> None:
+        log = self.queues[queue].log
+        assert log is not None
+        log.stage = Stage.PROVED
+        self.queues[queue].pull()
+
+    def pause(self, queues: Sequence[Partition]) -> None:
+        for queue in queues:
+            self.queues[queue].pause()
+
+    def resume(self, queues: Sequence[Partition]) -> None:
+        for queue in queues:
+            self.queues[queue].resume()
+
+    def remove(self, queues: Sequence[Partition]) -> None:
+        self.queues.stop(queues)
+        self.queues.let_go(queues)
+
+    def take(self, at_most: int, owners: Any) -> Batch:
+        return self.queues.take(at_most, owners)
+
+    def look(self) -> None:
+        self.queues.pull_idle()
+
+    @property
+    def has_some(self) -> bool:
+        return self.queues.has_some
+
+    @property
+    def moved(self) -> list[Moved]:
+        return self.events(Moved)
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        return self.events(Trouble)
+
+
+def prefetch(broker: Broker, **named: Any) -> Some:
+    return Some(broker, **named)
 
 
 def test_the_next_pull_begins_where_the_last_answer_ended() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 7, paused=False)
+    some.add(Q[0], 7)
     broker.last(Q[0]).answer(answer(20, status=PullStatus.NONE_MATCHED))
     assert broker.asked() == [(0, 7), (0, 20)]
     assert some.take(10, {}).ends == [End(Q[0], 20)]  # what was filtered out is no record
@@ -76,7 +131,7 @@ def test_the_next_pull_begins_where_the_last_answer_ended() -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
     made = HandClock()
-    for each in (module, told):
+    for each in (queue_module, queues_module, told):
         monkeypatch.setattr(each, "SYSTEM_CLOCK", made)
     return made
 
@@ -84,7 +139,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
 def test_a_slave_that_has_not_got_so_far_is_not_asked_without_a_pause(clock: HandClock) -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 7, paused=False)
+    some.add(Q[0], 7)
     broker.last(Q[0]).answer(answer(7, status=PullStatus.NONE_MATCHED))
     some.look()
     assert broker.asked() == [(0, 7)]
@@ -96,7 +151,7 @@ def test_a_slave_that_has_not_got_so_far_is_not_asked_without_a_pause(clock: Han
 def test_nothing_is_pulled_before_it_is_known_where_to_begin_nor_while_it_is_paused() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, None, paused=True)
+    some.add(Q[0], None, paused=True)
     assert broker.pulls == []
     assert some.seek(Q[0], 5)
     assert broker.pulls == []
@@ -107,7 +162,7 @@ def test_nothing_is_pulled_before_it_is_known_where_to_begin_nor_while_it_is_pau
 def test_answers_to_pulls_before_a_seek_are_not_looked_at() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 0, paused=False)
+    some.add(Q[0], 0)
     old = broker.last(Q[0])
     some.seek(Q[0], 100)
     old.answer(answer(32, body=b"x"))
@@ -118,10 +173,10 @@ def test_answers_to_pulls_before_a_seek_are_not_looked_at() -> None:
 def test_nor_are_those_of_a_queue_that_went_and_came_back() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 0, paused=False)
+    some.add(Q[0], 0)
     old = broker.last(Q[0])
     some.remove([Q[0]])
-    some.add(Q[0], EVERYTHING, 50, paused=False)
+    some.add(Q[0], 50)
     old.answer(answer(32, body=b"x"))
     assert not some.has_some
     assert not some.seek(Q[1], 0)
@@ -130,7 +185,7 @@ def test_nor_are_those_of_a_queue_that_went_and_came_back() -> None:
 def test_a_queue_that_is_full_stands_still_until_something_was_taken() -> None:
     broker = Broker()
     some = prefetch(broker, pull_threshold_for_queue=40)
-    some.add(Q[0], EVERYTHING, 0, paused=False)
+    some.add(Q[0], 0)
     broker.last(Q[0]).answer(answer(32, body=b"x"))
     broker.last(Q[0]).answer(answer(64, body=b"x"))
     assert broker.asked() == [(0, 0), (0, 32)]
@@ -141,7 +196,7 @@ def test_a_queue_that_is_full_stands_still_until_something_was_taken() -> None:
 def test_in_a_long_log_the_next_pulls_begin_before_the_last_is_answered() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 0, paused=False)
+    some.add(Q[0], 0)
     broker.last(Q[0]).answer(answer(32, body=b"x"))
     broker.last(Q[0]).answer(answer(64, body=b"x"))
     assert broker.asked() == [(0, 0), (0, 32), (0, 64), (0, 96), (0, 128)]
@@ -155,7 +210,7 @@ def test_in_a_long_log_the_next_pulls_begin_before_the_last_is_answered() -> Non
 def test_what_was_asked_beyond_an_answer_that_ends_early_is_not_looked_at() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 0, paused=False)
+    some.add(Q[0], 0)
     for end in (32, 64):
         broker.last(Q[0]).answer(answer(end, body=b"x"))
     broker.pulls[2].answer(answer(70, body=b"x"))
@@ -169,13 +224,13 @@ def test_pulls_ahead_are_begun_as_far_as_there_is_room_and_the_log_goes_on() -> 
     for bound, asked in ((96, 1), (128, 2), (1_000, 3)):
         broker = Broker()
         some = prefetch(broker, pull_threshold_for_queue=bound)
-        some.add(Q[0], EVERYTHING, 0, paused=False)
+        some.add(Q[0], 0)
         for end in (32, 64):
             broker.last(Q[0]).answer(answer(end, body=b"x"))
         assert len(broker.pulls) == 2 + asked
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 900, paused=False)
+    some.add(Q[0], 900)
     for end in (932, 964):
         broker.last(Q[0]).answer(answer(end, body=b"x"))
     assert broker.asked()[2:] == [(0, 964)]
@@ -184,7 +239,7 @@ def test_pulls_ahead_are_begun_as_far_as_there_is_room_and_the_log_goes_on() -> 
 def test_after_trouble_the_pulls_ahead_do_not_count_any_more() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 0, paused=False)
+    some.add(Q[0], 0)
     for end in (32, 64):
         broker.last(Q[0]).answer(answer(end, body=b"x"))
     for pull in broker.pulls[2:]:
@@ -198,7 +253,7 @@ def test_all_of_them_together_are_bounded_in_bytes() -> None:
     broker = Broker()
     some = prefetch(broker, pull_threshold_size_for_all=1)
     for queue in Q:
-        some.add(queue, EVERYTHING, 0, paused=False)
+        some.add(queue, 0)
     for queue in Q:
         broker.last(queue).answer(answer(1, body=b"x" * 600_000))
     assert len(broker.pulls) == len(Q)
@@ -208,11 +263,11 @@ def test_what_is_under_way_counts_before_it_comes() -> None:
     broker, queues = Broker(), [Partition("orders", number, "a") for number in range(64)]
     some = prefetch(broker, pull_threshold_size_for_all=1)
     for queue in queues:
-        some.add(queue, EVERYTHING, 0, paused=False)
+        some.add(queue, 0)
     assert len(broker.pulls) == 4  # of up to 256 KiB each
     for pull in list(broker.pulls):
         pull.answer(answer(32, body=b"x" * (256 << 10)))
-    assert some._size <= 1 << 20
+    assert some.shared.room.size <= 1 << 20
     some.take(10_000, {})
     some.take(10_000, {})
     assert {queue for queue, _ in broker.asked()} > set(range(4))  # who has waited for room comes first
@@ -222,7 +277,7 @@ def test_queues_that_have_nothing_wait_at_the_broker_however_many_they_are(clock
     broker, queues = Broker(), [Partition("orders", number, "a") for number in range(1_000)]
     some = prefetch(broker, pull_threshold_size_for_all=1)
     for queue in queues:
-        some.add(queue, EVERYTHING, 1000, paused=False)
+        some.add(queue, 1000)
     seen = 0
     while seen < len(broker.pulls):
         for pull in broker.pulls[seen:]:
@@ -239,9 +294,9 @@ def test_where_there_is_no_room_a_look_looks_at_nothing(clock: HandClock, monkey
     broker = Broker()
     some = prefetch(broker, pull_threshold_size_for_all=1)
     for number in range(1_000):
-        some.add(Partition("orders", number, "a"), EVERYTHING, 0, paused=False)
+        some.add(Partition("orders", number, "a"), 0)
     looked: list[Any] = []
-    monkeypatch.setattr(some, "_wanted", looked.append)
+    monkeypatch.setattr(Queue, "_next_pull", looked.append)
     clock.sleep(1.0)
     some.look()
     assert looked == []
@@ -250,7 +305,7 @@ def test_where_there_is_no_room_a_look_looks_at_nothing(clock: HandClock, monkey
 def test_a_broker_that_does_not_hold_pulls_is_not_asked_without_a_pause(clock: HandClock) -> None:
     broker = Broker()
     some = prefetch(broker, broker_suspend_max_time_s=0)
-    some.add(Q[0], EVERYTHING, 7, paused=False)
+    some.add(Q[0], 7)
     broker.last(Q[0]).answer(answer(7, status=PullStatus.NONE_NEW))
     some.look()
     assert broker.asked() == [(0, 7)]
@@ -263,7 +318,7 @@ def test_what_was_removed_before_it_was_read_is_told(caplog: pytest.LogCaptureFi
     """In the answer that says that no tag matches: here all are wanted, and their file is gone."""
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 7, paused=False)
+    some.add(Q[0], 7)
     gone = answer(20, status=PullStatus.NONE_MATCHED)._replace(remark="MESSAGE_WAS_REMOVING")
     broker.last(Q[0]).answer(gone)
     assert "messages 7 to 19 were removed" in caplog.text
@@ -273,7 +328,7 @@ def test_what_was_removed_before_it_was_read_is_told(caplog: pytest.LogCaptureFi
 def test_a_slave_that_never_gets_so_far_is_told_of(clock: HandClock, caplog: pytest.LogCaptureFixture) -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 7, paused=False)
+    some.add(Q[0], 7)
     for _ in range(60):
         broker.last(Q[0]).answer(answer(7, status=PullStatus.NONE_MATCHED))
         clock.sleep(0.6)
@@ -291,10 +346,10 @@ def test_what_is_kept_of_queues_that_are_paused_keeps_no_other_out(at_most: dict
     broker = Broker()
     some = prefetch(broker, **at_most)
     for queue in Q[:2]:
-        some.add(queue, EVERYTHING, 0, paused=False)
+        some.add(queue, 0)
     for queue in Q[:2]:
         broker.last(queue).answer(answer(32, body=b"x" * size))
-    some.add(Q[2], EVERYTHING, 0, paused=False)
+    some.add(Q[2], 0)
     assert all(queue != 2 for queue, _ in broker.asked())  # there is no room
     some.pause(Q[:2])
     some.look()
@@ -305,13 +360,14 @@ def test_what_is_kept_of_queues_that_are_paused_keeps_no_other_out(at_most: dict
     some.resume(Q[:1])
     some.remove(Q[1:2])
     some.take(1000, {})
-    assert (some._count, some._size, some._kept) == (0, 0, 0)
+    room = some.shared.room
+    assert (room.count, room.size, room.kept) == (0, 0, 0)
 
 
 def test_what_is_paused_stays_and_is_delivered_later() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 0, paused=False)
+    some.add(Q[0], 0)
     broker.last(Q[0]).answer(answer(9, status=PullStatus.NONE_MATCHED))
     some.pause([Q[0]])
     assert some.take(10, {}).ends == []
@@ -323,7 +379,7 @@ def test_a_broker_that_is_away_is_asked_again_after_a_wait_and_told_of(clock: Ha
     broker = Broker()
     some = prefetch(broker)
     broker.away = True
-    some.add(Q[0], EVERYTHING, 3, paused=False)
+    some.add(Q[0], 3)
     assert [queue for queue, _ in some.troubles] == [Q[0]]
     broker.away = False
     some.look()
@@ -336,7 +392,7 @@ def test_a_broker_that_is_away_is_asked_again_after_a_wait_and_told_of(clock: Ha
 def test_an_offset_that_the_broker_has_moved_waits_for_a_seek() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 3, paused=False)
+    some.add(Q[0], 3)
     broker.last(Q[0]).answer(answer(0, status=PullStatus.MOVED))
     [moved] = some.moved
     assert (moved.queue, moved.asked, moved.answer.next_offset) == (Q[0], 3, 0)
@@ -350,7 +406,7 @@ def test_queues_are_taken_from_in_turn() -> None:
     broker = Broker()
     some = prefetch(broker)
     for queue in Q[:2]:
-        some.add(queue, EVERYTHING, 0, paused=False)
+        some.add(queue, 0)
     for end in (1, 3, 6, 10, 15, 21, 28, 36, 45, 55):
         broker.last(Q[0]).answer(answer(end, status=PullStatus.NONE_MATCHED))
     broker.last(Q[1]).answer(answer(5, status=PullStatus.NONE_MATCHED))
@@ -360,23 +416,6 @@ def test_queues_are_taken_from_in_turn() -> None:
 def records(first: int, count: int) -> PullAnswer:
     body = b"".join(Stored("orders", b"x", offset=offset).encode() for offset in range(first, first + count))
     return answer(first + count, body=body)
-
-
-class Logs:
-    """Whether they are proved is a test's to say."""
-
-    def __init__(self) -> None:
-        self.doubted: set[Partition] = set()
-        self.seen: list[Partition] = []
-
-    def proved(self, queue: Partition) -> bool:
-        return queue not in self.doubted
-
-    def doubt(self, queue: Partition) -> None:
-        self.doubted.add(queue)
-
-    def came(self, queue: Partition, body: bytes) -> None:
-        self.seen.append(queue)
 
 
 class Master:
@@ -391,8 +430,8 @@ class Master:
         return dict.fromkeys(queues, 100)
 
 
-def moves(some: Prefetch) -> Moves:
-    return Moves(some, cast("Any", Master()), cast("Any", None))
+def moves(some: Some) -> Moves:
+    return Moves(some.queues, cast("Any", Master()), some.inbox)
 
 
 @pytest.mark.parametrize(
@@ -407,10 +446,10 @@ def test_what_has_come_is_delivered_where_the_master_has_not_moved_the_offset(
 ) -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 0, paused=False)
+    some.add(Q[0], 0)
     broker.last(Q[0]).answer(records(0, 3))
     broker.last(Q[0]).answer(said)
-    moves(some).follow(some.moved.popleft(), cast("Any", None))
+    moves(some).follow(some.moved[0], cast("Any", None))
     batch = some.take(10, {Q[0]: cast("Any", object())})
     assert [record.offset for record in batch.records] == [0, 1, 2]
     assert broker.asked() == [(0, 0), (0, 3)]
@@ -422,15 +461,14 @@ def test_what_has_come_is_delivered_where_the_master_has_not_moved_the_offset(
 def test_what_came_before_the_rest_has_expired_is_delivered_first() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 0, paused=False)
+    some.add(Q[0], 0)
     broker.last(Q[0]).answer(records(0, 1))
     broker.last(Q[0]).answer(PullAnswer(PullStatus.MOVED, 2, 2, 100, b"", "a:1", 0, None))
-    found = moves(some)
-    found.follow(some.moved.popleft(), cast("Any", None))
+    moves(some).follow(some.moved[0], cast("Any", None))
     batch = some.take(10, {Q[0]: cast("Any", object())})
     assert [record.offset for record in batch.records] == [0]
     assert batch.ends == [End(Q[0], 1), End(Q[0], 2)]
-    assert found.starts == {Q[0]: 2}
+    assert some.queues[Q[0]].start == 2
     assert broker.asked() == [(0, 0), (0, 1), (0, 2)]
 
 
@@ -439,10 +477,10 @@ def test_what_a_broker_has_said_of_an_offset_is_over_where_the_queue_was_sought_
 ) -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 9, paused=False)
+    some.add(Q[0], 9)
     broker.last(Q[0]).answer(PullAnswer(PullStatus.MOVED, 5, 0, 5, b"", "a:1", 0, None))
     some.seek(Q[0], 7)
-    moves(some).follow(some.moved.popleft(), cast("Any", None))
+    moves(some).follow(some.moved[0], cast("Any", None))
     clock.sleep(1.0)
     some.look()
     assert broker.asked() == [(0, 9), (0, 7)]
@@ -455,7 +493,7 @@ def test_a_reset_that_a_pull_before_a_seek_was_told_of_counts() -> None:
     """Brokers tell of it once, to whichever pull of the group is the next."""
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 50, paused=False)
+    some.add(Q[0], 50)
     old = broker.last(Q[0])
     some.seek(Q[0], 70)
     old.answer(RESET)
@@ -467,7 +505,7 @@ def test_a_reset_that_a_pull_before_a_seek_was_told_of_counts() -> None:
 def test_so_does_one_that_a_pull_ahead_was_told_of() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 0, paused=False)
+    some.add(Q[0], 0)
     for end in (32, 64):
         broker.last(Q[0]).answer(answer(end, body=b"x"))
     first, ahead, _ = broker.pulls[-3:]
@@ -479,7 +517,7 @@ def test_so_does_one_that_a_pull_ahead_was_told_of() -> None:
 def test_one_of_a_queue_that_is_not_read_any_more_is_nobodys() -> None:
     broker = Broker()
     some = prefetch(broker)
-    some.add(Q[0], EVERYTHING, 50, paused=False)
+    some.add(Q[0], 50)
     some.remove([Q[0]])
     broker.last(Q[0]).answer(RESET)
     assert not some.moved
@@ -487,20 +525,20 @@ def test_one_of_a_queue_that_is_not_read_any_more_is_nobodys() -> None:
 
 def test_what_comes_while_it_is_in_doubt_which_log_it_is_of_is_pulled_again_once_that_is_proved() -> None:
     """A pull that waited for a connection is answered by whoever is there then, maybe with another log."""
-    broker, logs = Broker(), Logs()
-    settings = PullSettings(namesrv="a:1", group="g")
-    some = Prefetch(cast("Any", broker), threading.Condition(), settings, cast("Any", logs))
-    some.add(Q[0], EVERYTHING, 7, paused=False)
-    logs.doubt(Q[0])
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], 7)
+    log = some.queues[Q[0]].log
+    assert log is not None
+    log.stage = Stage.DOUBTED
     broker.last(Q[0]).answer(records(7, 3))
     assert not some.has_some
-    assert not logs.seen
-    logs.doubted.clear()
-    some.go_on(Q[0])
+    assert log.tail is None
+    some.prove(Q[0])
     assert broker.asked() == [(0, 7), (0, 7)]
     broker.last(Q[0]).answer(records(7, 3))
     assert some.take(10, {}).ends == [End(Q[0], 10)]
-    assert logs.seen == [Q[0]]
+    assert log.tail is not None
 
 
 def test_one_poll_unpacks_no_more_than_it_may_however_many_queues_have_some() -> None:
@@ -508,7 +546,7 @@ def test_one_poll_unpacks_no_more_than_it_may_however_many_queues_have_some() ->
     some = prefetch(broker)
     packed = b"".join(Stored("orders", bytes(POLL_BYTES // 2), offset=n, zlib=True).encode() for n in range(4))
     for queue in Q[:2]:
-        some.add(queue, EVERYTHING, 0, paused=False)
+        some.add(queue, 0)
         broker.last(queue).answer(answer(4, body=packed))
     owners = cast("Any", dict.fromkeys(Q, object()))
     polls = [some.take(500, owners) for _ in range(4)]

@@ -104,7 +104,7 @@ def test_importing_the_package_loads_nothing_before_a_name_is_asked_for() -> Non
 def test_a_store_on_one_server_loads_no_other_kind_of_redis_and_no_decorator() -> None:
     code = (
         "import sys; from holdfast import Holdfast, RedisClaims, Settings; RedisClaims.from_url('redis://a:1/0'); "
-        "more = ('redis_cluster', 'redis_sentinel', 'dedup.calls.process', 'overrides', 'audit.book'); "
+        "more = ('redis_cluster', 'redis_sentinel', 'dedup.calls.process', 'dedup.open', 'overrides', 'audit.book'); "
         "found = [each for each in sys.modules if each.startswith('holdfast.') and any(map(each.count, more))]; "
         "assert not found, found; "
         "RedisClaims.from_url('redis+sentinel://a:1/name/0'); assert 'holdfast.dedup.redis_sentinel' in sys.modules; "

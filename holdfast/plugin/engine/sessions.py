@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.none import NoClaims
-from holdfast.dedup.open import OpenClaims
 from holdfast.plugin.events import SessionLost, StoreDiffers, StoreDown, StoreLost, StoreUp
 from holdfast.timing import Deadline
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.dedup.claims import ClaimSession, ClaimStore
+    from holdfast.dedup.open import OpenClaims
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.record.claiming import Claiming
     from holdfast.plugin.engine.record.settling import Settling
@@ -55,7 +55,8 @@ class Sessions:
         self._clock, self._outage, self._calls, self._tell = runtime, outage, calls, tell
         self._owed, self._claiming, self._settling, self._workers = owed, claiming, settling, workers
         self._stopping = stopping
-        self.store = self._opened(store) if open_when_down else store
+        self._open = self._opened(store) if open_when_down else None
+        self.store = store if self._open is None else self._open
         self.storeless = isinstance(store, NoClaims)
         #: None between the loss of one session and the beginning of the next.
         self.session: ClaimSession | None = None
@@ -75,7 +76,7 @@ class Sessions:
     @property
     def remembered(self) -> bool:
         """Whether the store, as far as known, learns of what is in hand: whoever takes it over waits for it."""
-        is_open = isinstance(self.store, OpenClaims) and self.store.down
+        is_open = self._open is not None and self._open.down
         return not (self.storeless or self.stalled or is_open)
 
     def begin(self) -> None:
@@ -137,7 +138,9 @@ class Sessions:
         lease."""
         return not self._settling.waiting and (self._wind_up.passed or not self._workers.busy)
 
-    def _opened(self, store: ClaimStore) -> ClaimStore:
+    def _opened(self, store: ClaimStore) -> OpenClaims:
+        from holdfast.dedup.open import OpenClaims  # noqa: PLC0415 - store_down="pause" does without
+
         since = [0.0]
 
         def went_down(error: Exception) -> None:

@@ -32,8 +32,6 @@ HEARTBEATS_A_SESSION = 3
 SESSION_RANGE_MS = (6_000, 1_800_000)
 #: The same under the consumer protocol (group.consumer.min and group.consumer.max.session.timeout.ms).
 GROUP_SESSION_RANGE_MS = (45_000, 60_000)
-#: The limits of its heartbeats (group.consumer.min and group.consumer.max.heartbeat.interval.ms).
-GROUP_HEARTBEAT_RANGE_MS = (5_000, 15_000)
 #: The largest value that librdkafka accepts; Java accepts more.
 LONGEST_POLL_MS = 86_400_000
 

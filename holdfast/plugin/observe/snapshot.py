@@ -170,7 +170,7 @@ class SourceFigures:
     commits_refused: int = 0
     partitions: tuple[PartitionFigures, ...] = ()
     silence: Silence | None = None
-    #: See `KnowsItsPlace`.
+    #: See `KnowsMembership`.
     in_group: bool = True
     #: See `Snapshot`.
     member: str | None = None

@@ -67,7 +67,7 @@ def member_name_of(source: object) -> str | None:
 
 
 @runtime_checkable
-class KnowsItsPlace(Protocol):
+class KnowsMembership(Protocol):
     """A source that knows whether it is a member of its group. For other sources the app goes by their assignments."""
 
     @property

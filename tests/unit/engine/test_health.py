@@ -295,7 +295,7 @@ def test_a_member_that_is_refused_is_not_ready_and_says_why() -> None:
 
 
 def test_of_a_source_that_does_not_say_the_first_assignment_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitioned, "KnowsItsPlace", type("Silent", (), {}))
+    monkeypatch.setattr(partitioned, "KnowsMembership", type("Silent", (), {}))
     with Bench(eager=True) as bench:
         bench.work.hold("slow")
         bench.broker.produce("orders", 0, "slow")

@@ -18,7 +18,7 @@ from holdfast.plugin.engine.record.attempts import Ended, Outcome
 from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.events import Overrun, SourceTrouble
 from holdfast.plugin.observe.snapshot import SourceFigures
-from holdfast.plugin.observe.source_state import KnowsItsPlace, member_name_of
+from holdfast.plugin.observe.source_state import KnowsMembership, member_name_of
 from holdfast.plugin.ports import BatchedSource, QueueLeasedSource
 from holdfast.timing import Deadline
 
@@ -192,7 +192,7 @@ class Leased(Family):
 
     def figures(self) -> SourceFigures:
         """A leased source has neither positions nor commits."""
-        in_group = self.source.in_group if isinstance(self.source, KnowsItsPlace) else True
+        in_group = self.source.in_group if isinstance(self.source, KnowsMembership) else True
         return SourceFigures(in_group=in_group, member=member_name_of(self.source))
 
     def session_lost(self) -> None:

@@ -21,7 +21,7 @@ from holdfast.plugin.engine.record.settling import by_owner
 from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.handlers import Handler
 from holdfast.plugin.observe.snapshot import SourceFigures
-from holdfast.plugin.observe.source_state import AsksBrokers, KnowsItsPlace, member_name_of
+from holdfast.plugin.observe.source_state import AsksBrokers, KnowsMembership, member_name_of
 from holdfast.plugin.ports import RetryTopicsSource
 from holdfast.plugin.retrying.dead_letter import retried_from
 from holdfast.plugin.retrying.retry import Retry
@@ -240,7 +240,7 @@ class Partitioned(Family):
             commits_refused=commits.refused,
             partitions=tuple(self._figures(each, ends.get(each)) for each in partitions),
             silence=self.source.silence if isinstance(self.source, AsksBrokers) and not self._left else None,
-            in_group=self.source.in_group if isinstance(self.source, KnowsItsPlace) else self.partitions.came,
+            in_group=self.source.in_group if isinstance(self.source, KnowsMembership) else self.partitions.came,
             member=member_name_of(self.source),
         )
 

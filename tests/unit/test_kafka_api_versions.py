@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kafka import tls
-from holdfast.adapters.kafka.api_versions import ApiVersions, decode, encode
-from holdfast.adapters.kafka.broker_features import bootstrap, judge
-from holdfast.adapters.kafka.wire import Malformed
+from holdfast.adapters.kafka.broker_features import ApiVersions, decode, encode, judge
+from holdfast.adapters.kafka.wire import CannotSay, Malformed, bootstrap, tls_context, uses_tls
 from holdfast.errors import SettingError
 
 # As a Kafka 4.3.1 answered, with two of its requests and two of its features left in.
@@ -110,24 +108,24 @@ def test_addresses_are_read_as_librdkafka_reads_them(said: str, found: list[tupl
 
 @pytest.mark.parametrize(("protocol", "tls_"), [("ssl", True), ("SASL_SSL", True), ("plaintext", False), (None, False)])
 def test_tls_is_spoken_where_the_configuration_says_so(protocol: str | None, *, tls_: bool) -> None:
-    assert tls.uses_tls({} if protocol is None else {"security.protocol": protocol}) is tls_
+    assert uses_tls({} if protocol is None else {"security.protocol": protocol}) is tls_
 
 
 def test_brokers_are_verified_unless_the_user_says_otherwise() -> None:
-    strict = tls.context({})
+    strict = tls_context({})
     assert strict.verify_mode is ssl.CERT_REQUIRED
     assert strict.check_hostname
-    nameless = tls.context({"ssl.endpoint.identification.algorithm": "none"})
+    nameless = tls_context({"ssl.endpoint.identification.algorithm": "none"})
     assert nameless.verify_mode is ssl.CERT_REQUIRED
     assert not nameless.check_hostname
-    assert tls.context({"enable.ssl.certificate.verification": "false"}).verify_mode is ssl.CERT_NONE
+    assert tls_context({"enable.ssl.certificate.verification": "false"}).verify_mode is ssl.CERT_NONE
     with pytest.raises(SettingError):
-        tls.context({"enable.ssl.certificate.verification": "perhaps"})
+        tls_context({"enable.ssl.certificate.verification": "perhaps"})
 
 
 @pytest.mark.parametrize("name", ["ssl.keystore.location", "ssl.key.pem", "ssl.engine.location"])
 def test_what_python_cannot_say_is_named_and_its_value_is_not(name: str) -> None:
-    with pytest.raises(tls.CannotSay) as caught:
-        tls.context({name: "hunter2"})
+    with pytest.raises(CannotSay) as caught:
+        tls_context({name: "hunter2"})
     assert name in str(caught.value)
     assert "hunter2" not in str(caught.value)

@@ -29,9 +29,7 @@ class World:
         self.client_has = self.others_have = True
         self.asked = 0
         monkeypatch.setattr(forgotten, "SYSTEM_CLOCK", self)
-        self.brokers = Brokers(
-            lambda: cast("Admin", self), {"bootstrap.servers": "b:1", "reconnect.backoff.max.ms": "10000"}
-        )
+        self.brokers = Brokers(cast("Admin", self), {"bootstrap.servers": "b:1", "reconnect.backoff.max.ms": "10000"})
 
     def now(self) -> float:
         return self.time

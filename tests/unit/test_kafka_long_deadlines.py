@@ -36,7 +36,7 @@ def test_how_topics_keep_their_records(deadline_s: float) -> None:
 @LONG
 def test_the_ids_of_topics(deadline_s: float) -> None:
     with pytest.raises(SourceUnavailable):
-        TopicIds(NOBODY).of(["orders"], Deadline(deadline_s))
+        TopicIds(Admin(NOBODY)).of(["orders"], Deadline(deadline_s))
 
 
 @LONG

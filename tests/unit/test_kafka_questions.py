@@ -71,8 +71,8 @@ class Cluster:
 
 
 def topic_ids(**ids: str | int) -> tuple[TopicIds, Cluster]:
-    asks = TopicIds(CONF)
-    return asks, Cluster(asks.admin(), ids)
+    admin = Admin(CONF)
+    return TopicIds(admin), Cluster(admin, ids)
 
 
 def test_a_topic_that_is_gone_hides_no_other() -> None:
@@ -86,7 +86,7 @@ def test_a_topic_that_is_gone_hides_no_other() -> None:
 
 def test_a_partition_without_a_leader_hides_no_other() -> None:
     asks, _ = topic_ids(orders="one")
-    found = asks.admin().leaders(["orders", "gone"], Deadline(60))
+    found = asks._admin.leaders(["orders", "gone"], Deadline(60))
     assert found[Partition("orders", 1)] == 0
     assert found[Partition("orders", 2)] == 1
     assert isinstance(found[Partition("orders", 0)], SourceUnavailable)
@@ -176,12 +176,12 @@ def test_a_question_that_is_under_way_has_an_end_though_another_client_takes_the
     """Without one the ends of the logs would never be known again: the ramp and a drain would go without."""
     monkeypatch.setattr(log_ends, "_REQUEST_S", 0.3)
     monkeypatch.setattr(admins, "_LIVES_S", 0.0)
-    ids = TopicIds(CONF)
-    ends = LogEnds(ids.admin, CONF)
+    admin = Admin(CONF)
+    ends = LogEnds(admin, CONF)
     assert ends.look([PARTITION]) is None
-    before = id(ids.admin()._client)
-    ids.admin().doubt(KafkaError(KafkaError._TIMED_OUT))
-    assert id(ids.admin().client) != before
+    before = id(admin.client)
+    admin.doubt(KafkaError(KafkaError._TIMED_OUT))
+    assert id(admin.client) != before
     with pytest.raises(SourceUnavailable):
         until(lambda: ends.look([PARTITION]) is not None)
 
@@ -202,7 +202,7 @@ def test_a_source_that_is_closed_lets_its_client_for_questions_go_at_once() -> N
     """Left to Python's collector of cycles, it may end inside of its own answer, and librdkafka aborts the process."""
     source = KafkaSource(CONF, assignment="keep")
     assert source.look_at_ends([PARTITION]) is None
-    client = weakref.ref(source._ids.admin().client)
+    client = weakref.ref(source._admin.client)
     source.close(Deadline(0))
     assert client() is None
 
@@ -213,8 +213,8 @@ def test_who_cannot_make_another_client_keeps_the_one_that_it_has(
     """Its files may be missing for a moment, as while a certificate is renewed: that is no reason to stop."""
     monkeypatch.setattr(admins, "_LIVES_S", 0.0)
     admin = Admin({**CONF, "security.protocol": "ssl", "ssl.ca.location": str(authority)})
-    authority.unlink()
     before = admin.client
+    authority.unlink()
     admin.doubt(KafkaError(KafkaError._TIMED_OUT))
     assert admin.client is before
     with pytest.raises(SourceUnavailable):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.adapters.kafka import KafkaSource
 from holdfast.adapters.kafka.broker_features import NOT_ASKED
-from holdfast.adapters.kafka.config import check
+from holdfast.adapters.kafka.config import STATIC_ID, check, check_static_id, with_static_id
 from holdfast.adapters.kafka.emission import emit
 from holdfast.adapters.kafka.quirks.leave_static import (
     StaticMember,
@@ -26,7 +26,7 @@ from holdfast.adapters.kafka.quirks.leave_static import (
     encode_heartbeat,
     encode_leave,
 )
-from holdfast.adapters.kafka.static_member import PROPERTY, Refusals, check_name, with_id
+from holdfast.adapters.kafka.renewal import Refusals
 from holdfast.adapters.kafka.wire import Malformed
 from holdfast.errors import SettingError, SourceFatal, StaticIdTaken
 from holdfast.timing import Deadline
@@ -37,30 +37,30 @@ FATAL = KafkaError(KafkaError._FATAL, "somebody else has it")
 
 @pytest.mark.parametrize("name", ["pod-3", "a", "A.b_c-9", "x" * 249])
 def test_names_that_kafka_takes_are_taken(name: str) -> None:
-    assert check_name("static_id", name) == name
-    assert check({**CONF, PROPERTY: name}, "keep").conf[PROPERTY] == name
+    assert check_static_id("static_id", name) == name
+    assert check({**CONF, STATIC_ID: name}, "keep").conf[STATIC_ID] == name
 
 
 @pytest.mark.parametrize("name", ["", " ", ".", "..", "a b", "é", "a/b", "x" * 250])
 def test_names_that_it_does_not_are_refused_where_they_are_written(name: str) -> None:
     with pytest.raises(SettingError, match=r"^static_id="):
-        with_id(CONF, name)
+        with_static_id(CONF, name)
     with pytest.raises(SettingError, match=r"^group\.instance\.id="):
-        check({**CONF, PROPERTY: name}, "keep")
+        check({**CONF, STATIC_ID: name}, "keep")
 
 
 def test_the_same_name_said_twice_is_one_and_another_is_refused() -> None:
-    assert with_id({**CONF, PROPERTY: "a"}, "a")[PROPERTY] == "a"
+    assert with_static_id({**CONF, STATIC_ID: "a"}, "a")[STATIC_ID] == "a"
     with pytest.raises(SettingError, match=r"^static_id='b'.*group\.instance\.id='a'"):
-        KafkaSource({**CONF, PROPERTY: "a"}, assignment="keep", static_id="b")
+        KafkaSource({**CONF, STATIC_ID: "a"}, assignment="keep", static_id="b")
 
 
 def test_a_session_that_a_restart_outlasts_is_warned_of() -> None:
     def found(conf: dict[str, object]) -> list[str]:
         return [each.reason for each in check(CONF | conf, "keep").findings if "static member" in each.reason]
 
-    assert found({PROPERTY: "a", "session.timeout.ms": 9_000})
-    assert found({PROPERTY: "a"}) == []
+    assert found({STATIC_ID: "a", "session.timeout.ms": 9_000})
+    assert found({STATIC_ID: "a"}) == []
     assert found({"session.timeout.ms": 9_000}) == []
 
 
@@ -162,7 +162,7 @@ def test_where_nothing_can_be_said_by_hand_it_says_why() -> None:
 def test_one_that_stops_before_it_is_let_in_says_what_could_not_be_said(
     protocol: str, leave: bool, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    conf = {**CONF, "bootstrap.servers": "127.0.0.1:1", "group.protocol": protocol, PROPERTY: "pod-3"}
+    conf = {**CONF, "bootstrap.servers": "127.0.0.1:1", "group.protocol": protocol, STATIC_ID: "pod-3"}
     client = emit(check(conf, "keep"), NOT_ASKED)
     consumer = Consumer({**client.conf, "log_level": 0})
     consumer.subscribe(["orders"])
@@ -185,7 +185,7 @@ def test_one_whose_last_poll_raises_is_closed_all_the_same() -> None:
             super().close()
             self.closed = True
 
-    client = emit(check({**CONF, "bootstrap.servers": "127.0.0.1:1", PROPERTY: "pod-3"}, "keep"), NOT_ASKED)
+    client = emit(check({**CONF, "bootstrap.servers": "127.0.0.1:1", STATIC_ID: "pod-3"}, "keep"), NOT_ASKED)
     consumer = Failing({**client.conf, "log_level": 0})
     with pytest.raises(KafkaException):
         close(consumer, client, Deadline(5), leave=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from holdfast.adapters.kafka.admin import Admin
 from holdfast.adapters.kafka.broker_features import NOT_ASKED
 from holdfast.adapters.kafka.callbacks import Callbacks
 from holdfast.adapters.kafka.config import check
@@ -84,7 +85,7 @@ def client(**conf: str) -> ClientConfig:
     ids=["dynamic", "eager", "consumer protocol"],
 )
 def test_nobody_looks_who_cannot_come_back_into_such_a_group(conf: dict[str, str]) -> None:
-    assert watch(client(**conf), Callbacks("billing", "b"), pytest.fail, DRAIN_S) is None
+    assert watch(client(**conf), Callbacks("billing", "b"), Admin({}), DRAIN_S) is None
 
 
 class Group:
@@ -98,7 +99,7 @@ class Group:
         self.asked: list[Future[Any]] = []
         self.calls: list[str] = []
         self.raises: list[BaseException] = []
-        found = watch(client(**STATIC, **COOPERATIVE), self.callbacks, lambda: cast("Any", self), DRAIN_S)
+        found = watch(client(**STATIC, **COOPERATIVE), self.callbacks, cast("Any", self), DRAIN_S)
         assert found is not None
         self.watch: Watch = found
 

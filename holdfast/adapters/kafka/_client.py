@@ -1,9 +1,13 @@
-"""The one place that imports confluent-kafka, so that the error about a missing extra is one sentence."""
+"""The one place that imports confluent-kafka, so that the error about a missing extra is one sentence; and the way
+between its partitions and ours."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from holdfast.adapters.kafka.quirks.client_version import check
 from holdfast.errors import MissingExtraError
+from holdfast.records import Partition
 
 try:
     from confluent_kafka import (
@@ -25,6 +29,9 @@ except ModuleNotFoundError as error:
     if error.name != "confluent_kafka":  # confluent-kafka is installed, and lacks a package of its own
         raise
     raise MissingExtraError("confluent-kafka", "kafka") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 check(*libversion())
 
@@ -48,4 +55,20 @@ __all__ = [
     "TopicPartition",
     "ValueDeserializationError",
     "libversion",
+    "partitions_of",
+    "topic_partitions",
 ]
+
+
+def partitions_of(ones: Iterable[TopicPartition]) -> list[Partition]:
+    """Convert the binding's partitions to ours."""
+    return [Partition(one.topic, one.partition) for one in ones]
+
+
+def topic_partitions(
+    partitions: Iterable[Partition], offsets: Mapping[Partition, int] | None = None
+) -> list[TopicPartition]:
+    """Convert our partitions to the binding's. Args: offsets: those to put in; None = none."""
+    if offsets is None:
+        return [TopicPartition(one.topic, one.number) for one in partitions]
+    return [TopicPartition(one.topic, one.number, offsets[one]) for one in partitions]

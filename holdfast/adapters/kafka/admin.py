@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.adapters.kafka._client import AdminClient, KafkaError, KafkaException
+from holdfast.adapters.kafka._client import AdminClient, ConfigResource, KafkaError, KafkaException
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
 from holdfast.adapters.kafka.properties import DEFAULT_PORT, addresses, for_helpers
 from holdfast.adapters.kafka.quirks.shielding import NoLog
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from concurrent.futures import Future
 
+    from holdfast.adapters.kafka._client import ResourceType
     from holdfast.timing import Deadline
 
 _log = logging.getLogger("holdfast.kafka")
@@ -53,9 +54,9 @@ def request_s(deadline: Deadline, share: float = 1.0, at_most: float | None = No
 
 
 class Admin:
-    """An admin client with the consumer's credentials. One thread at a time.
+    """An admin client with the consumer's credentials, made when it is first needed. One thread at a time.
 
-    Raises SettingError: librdkafka refuses the configuration.
+    Each method raises SettingError: librdkafka refuses the configuration.
     """
 
     def __init__(self, conf: Mapping[str, object]) -> None:
@@ -64,27 +65,40 @@ class Admin:
         # AdminClient knows error_cb, and serves it in poll().
         own = {"error_cb": self._errors.append, "allow.auto.create.topics": False}
         self._conf: dict[str, Any] = {"logger": _SILENT, **for_helpers(conf), **own}
-        self._client, self._made_at = self._made(), SYSTEM_CLOCK.now()
+        self._client: AdminClient | None = None
+        self._made_at = 0.0
         self._doubted = False
         #: When the current request began, and how long the client was waited for in vain since its last answer.
-        self._asked_at, self._in_vain_s = self._made_at, 0.0
-
-    def _made(self) -> AdminClient:
-        try:
-            return AdminClient(self._conf)
-        except KafkaException as error:
-            raise refused(error) from error
+        self._asked_at = self._in_vain_s = 0.0
 
     @property
     def client(self) -> AdminClient:
         """The admin client. One without an answer may have forgotten its brokers (see `forgotten`): it is replaced, and
         its outstanding requests get no answer."""
-        if self._doubted and SYSTEM_CLOCK.now() - self._made_at > _LIVES_S:
+        if self._client is None:
+            self._client = self._make()
+        elif self._doubted and SYSTEM_CLOCK.now() - self._made_at > _LIVES_S:
             with suppress(SettingError):  # a file of its configuration may be missing for a moment
-                self._client, self._made_at = self._made(), SYSTEM_CLOCK.now()
-                self._in_vain_s = 0.0
+                self._client = self._make()
         self._doubted = False
         return self._client
+
+    def _make(self) -> AdminClient:
+        try:
+            made = AdminClient(self._conf)
+        except KafkaException as error:
+            raise refused(error) from error
+        self._made_at, self._in_vain_s = SYSTEM_CLOCK.now(), 0.0
+        return made
+
+    def check(self) -> None:
+        """Make the client now: a configuration that librdkafka refuses is an error where it is written."""
+        self._client = self._client or self._make()
+
+    def close(self) -> None:
+        """Free the client, in this thread. Python's cyclic collector might free it in the client's own thread while
+        that delivers an answer: then librdkafka aborts the process."""
+        self._client = None
 
     def doubt(self, error: KafkaError) -> None:
         """Note the error of a request: if no broker has answered, the client may have forgotten its brokers."""
@@ -143,6 +157,30 @@ class Admin:
                 found[Partition(topic, -1)] = as_source_error(known.error, what)
         return found
 
+    def configs(
+        self, kind: ResourceType, names: Collection[str], deadline: Deadline, what: str
+    ) -> dict[str, dict[str, str | None] | SourceError]:
+        """The settings of topics, groups or brokers as the brokers have them; each has an answer, or its error.
+
+        Args:
+            kind: of all of them.
+            names: theirs.
+            deadline: of the whole call.
+            what: the name of this call in errors, with {} for the name.
+        """
+        asked = self.client.describe_configs(
+            [ConfigResource(kind, name) for name in sorted(names)], request_timeout=request_s(deadline)
+        )
+        found: dict[str, dict[str, str | None] | SourceError] = {}
+        for resource, future in asked.items():
+            try:
+                entries = self.answer(future, deadline, what.format(resource.name))
+            except SourceError as error:
+                found[resource.name] = error
+            else:
+                found[resource.name] = {name: entry.value for name, entry in entries.items()}
+        return found
+
     def answer(self, future: Future[Any], deadline: Deadline, what: str) -> Any:  # noqa: ANN401 - as the binding has it
         """The future's result. Raises SourceError: the client's typed error, or SourceUnavailable at the deadline."""
         what = f"{what} at {self._where}"
@@ -162,7 +200,7 @@ class Admin:
     def _forget(self) -> None:
         """Forget errors that the client has met before this request: a broker that refused us an hour ago may only have
         been starting. If the error lasts, the client meets it again while this request waits."""
-        while self._client.poll(0):
+        while self._client is not None and self._client.poll(0):
             pass
         self._errors.clear()
         self._asked_at = SYSTEM_CLOCK.now()
@@ -170,7 +208,8 @@ class Admin:
     def _look(self, deadline: Deadline, what: str) -> None:
         """Wait a moment, then raise an error that waiting does not cure: while the brokers refuse the credentials,
         librdkafka goes on trying, and no request is ever answered."""
-        self._client.poll(deadline.left_s(at_most=_LOOK_S))
+        if self._client is not None:  # serves error_cb
+            self._client.poll(deadline.left_s(at_most=_LOOK_S))
         for error in self._errors:
             if cure_of(error) is Cure.PERSON:
                 raise as_source_error(error, what)

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka import faults
-from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, partitions_of, topic_partitions
 from holdfast.adapters.kafka.properties import DEFAULT_PORT
 from holdfast.adapters.kafka.quirks.shielding import NoLog, Shield
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
@@ -23,9 +23,9 @@ from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast.adapters.kafka._client import Consumer
+    from holdfast.adapters.kafka._client import Consumer, TopicPartition
     from holdfast.plugin.ports import RebalanceListener
 
 _log = logging.getLogger("holdfast.kafka")
@@ -300,17 +300,3 @@ class Callbacks:
         if now - self._told_at.get((error.code(), what), -_TELL_S) >= _TELL_S:
             self._told_at[error.code(), what] = now
             self.trouble = self.trouble or SourceUnavailable(f"{found}. Until then everything else goes on")
-
-
-def partitions_of(ones: Iterable[TopicPartition]) -> list[Partition]:
-    """Convert the binding's partitions to ours."""
-    return [Partition(one.topic, one.partition) for one in ones]
-
-
-def topic_partitions(
-    partitions: Iterable[Partition], offsets: Mapping[Partition, int] | None = None
-) -> list[TopicPartition]:
-    """Convert our partitions to the binding's. Args: offsets: those to put in; None = none."""
-    if offsets is None:
-        return [TopicPartition(one.topic, one.number) for one in partitions]
-    return [TopicPartition(one.topic, one.number, offsets[one]) for one in partitions]

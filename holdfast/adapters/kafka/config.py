@@ -6,27 +6,31 @@ KafkaSource logs. `emission.emit` adds the values that the user has not set, and
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.adapters.kafka.properties import as_bool, as_int
-from holdfast.adapters.kafka.static_member import PROPERTY as STATIC_ID
-from holdfast.adapters.kafka.static_member import check_name
 from holdfast.errors import SettingError
 from holdfast.plugin import budget
 from holdfast.plugin.budget import DEFAULT_MAX_POLL_MS, DEFAULT_SESSION_MS
 from holdfast.plugin.secret_names import masked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 Assignment = Literal["sticky", "keep"]
 
 #: librdkafka's own default.
 DEFAULT_STRATEGY = "range,roundrobin"
 COOPERATIVE = "cooperative-sticky"
+
+#: The property of a static member: a name that it keeps over a restart, so that nothing moves meanwhile.
+STATIC_ID = "group.instance.id"
+#: The rule of Kafka's own clients, as for a topic's name (Topic.validate, JoinGroupRequest.validateGroupInstanceId).
+_STATIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 #: Properties of classic groups. librdkafka refuses to make a client that has one of them and
 #: group.protocol=consumer (rd_kafka_conf_finalize).
@@ -168,7 +172,7 @@ def _check_names(conf: Mapping[str, object]) -> None:
         if not isinstance(value, str) or not value.strip():
             raise SettingError(name, value, f"set it, such as {example}")
     if STATIC_ID in conf:
-        check_name(STATIC_ID, conf[STATIC_ID])
+        check_static_id(STATIC_ID, conf[STATIC_ID])
 
 
 def _check_owned(conf: Mapping[str, object]) -> None:
@@ -291,3 +295,38 @@ def _findings(
 
 def _of_misfit(misfit: budget.Misfit) -> Finding:
     return Finding(field=misfit.field, value=misfit.value, reason=misfit.effect, remedy=misfit.remedy)
+
+
+# ---- static members
+def check_static_id(field: str, name: object) -> str:
+    """Check a static id. Raises SettingError."""
+    said = "" if name is None else str(name)
+    if not _STATIC_NAME.fullmatch(said) or said in (".", ".."):
+        raise SettingError(
+            field,
+            name,
+            "use a name that one member alone has, of 1 to 249 letters, digits, '.', '_' and '-', such as a pod's name",
+        )
+    return said
+
+
+def with_static_id(conf: Mapping[str, object], static_id: object) -> dict[str, object]:
+    """The configuration with this static id. Raises SettingError."""
+    name = check_static_id("static_id", static_id)
+    if conf.get(STATIC_ID, name) != name:
+        raise SettingError(
+            "static_id", static_id, f"{STATIC_ID}={conf[STATIC_ID]!r} says another: leave one of them out"
+        )
+    return {**conf, STATIC_ID: name}
+
+
+def asked_static_id(told: Callable[[], str]) -> str:
+    """Call the user's function for the static id. Raises SettingError."""
+    try:
+        return check_static_id("static_id", told())
+    except SettingError:
+        raise
+    except Exception as error:
+        raise SettingError(
+            "static_id", told, f"it failed ({type(error).__name__}: {error}): let it return this member's name"
+        ) from error

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Condition
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from holdfast.adapters.kafka.callbacks import partitions_of
+from holdfast.adapters.kafka._client import partitions_of
 from holdfast.adapters.kafka.client_calls import ClientCalls
 from holdfast.adapters.kafka.loop_arguments import (
     check_callbacks,

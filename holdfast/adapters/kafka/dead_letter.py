@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, Producer
 from holdfast.adapters.kafka.admin import Wait, refused
 from holdfast.adapters.kafka.callbacks import ClientLog
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of, is_about_credentials, unknown_topics
-from holdfast.adapters.kafka.letters_under_way import Answer, LetterName, UnderWay
 from holdfast.adapters.kafka.properties import addresses, for_helpers
 from holdfast.adapters.kafka.topic_keeping import check_topics
 from holdfast.errors import (
@@ -29,7 +28,9 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from holdfast.adapters.kafka._client import Message
     from holdfast.plugin.retrying.dead_letter import Form, Letter
+    from holdfast.records import Partition
 
 _log = logging.getLogger("holdfast.kafka")
 
@@ -77,6 +78,10 @@ _POLL_S = 0.1
 _SLICE_S = 0.2
 # How long a topic may be missing before it counts as missing: a broker that creates topics by itself needs a moment.
 _MISSING_S = 3.0
+#: How long an answer is kept: longer than the client keeps a letter (message.timeout.ms), and than the engine waits
+#: between two tries. Not longer than that: a record that is replayed on purpose, and fails again, gets a letter of its
+#: own.
+_COUNTS_S = 60.0
 
 
 def producer_conf(conf: Mapping[str, object]) -> dict[str, Any]:
@@ -318,3 +323,50 @@ class _Running:
         self.met = error
         if cure_of(error) is Cure.PERSON:
             self.hopeless = error
+
+
+# ---- letters that `send` has given up, and that the client may still deliver
+class LetterName(NamedTuple):
+    """The identity of a letter over several tries. `form`: bytes of its value, and number of its headers."""
+
+    topic: str
+    origin: Partition
+    offset: int
+    form: tuple[int, int]
+
+
+class Answer:
+    """The broker's answer to one letter."""
+
+    def __init__(self) -> None:
+        self.known = threading.Event()
+        self.error: KafkaError | None = None
+        self.counts = Deadline(_COUNTS_S)
+
+    def told(self, error: KafkaError | None, _: Message) -> None:
+        """Note the answer. Called in the producer's thread."""
+        self.error = error
+        self.known.set()
+
+
+class UnderWay:
+    """The letters of one producer that were given up. Any thread; one letter is sent by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: dict[LetterName, Answer] = {}
+
+    def give_up(self, name: LetterName, answer: Answer) -> None:
+        """Keep the answer of a letter for which the caller waits no more."""
+        with self._lock:
+            self._answers = {each: kept for each, kept in self._answers.items() if not kept.counts.passed}
+            self._answers[name] = answer
+
+    def take_up(self, name: LetterName) -> Answer | None:
+        """Return the answer to an earlier try, if it is outstanding or says that the letter is delivered; None = send
+        the letter."""
+        with self._lock:
+            answer = self._answers.pop(name, None)
+        if answer is None or answer.counts.passed or (answer.known.is_set() and answer.error is not None):
+            return None
+        return answer

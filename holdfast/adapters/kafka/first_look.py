@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka._client import ConsumerGroupTopicPartitions
+from holdfast.adapters.kafka.admin import Admin
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import SettingError, SourceError, SourceUnavailable
 from holdfast.timing import SYSTEM_CLOCK, Deadline
@@ -61,8 +62,8 @@ class FirstLook:
 
     def _look(self) -> None:
         """Look until all topics are seen."""
-        ids = TopicIds(self._conf)
-        asked = _AdminReader(self._group, ids)
+        admin = Admin(self._conf)
+        asked, ids = _AdminReader(self._group, admin), TopicIds(admin)
         while not self._ended.is_set():
             topics = self._topics
             try:
@@ -80,16 +81,16 @@ class FirstLook:
 class _AdminReader:
     """An admin client with the methods of a consumer that `StartingOffsets` calls."""
 
-    def __init__(self, group: str, ids: TopicIds) -> None:
-        self._group, self._ids = group, ids
+    def __init__(self, group: str, admin: Admin) -> None:
+        self._group, self._admin = group, admin
 
     def list_topics(self, *, timeout: float) -> Any:  # noqa: ANN401 - as the client has it
         """The cluster's topics."""
-        return self._ids.admin().client.list_topics(timeout=timeout)
+        return self._admin.client.list_topics(timeout=timeout)
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """The group's offsets."""
         wanted = ConsumerGroupTopicPartitions(self._group, partitions)
-        reply, *_ = self._ids.admin().client.list_consumer_group_offsets([wanted], request_timeout=timeout).values()
+        reply, *_ = self._admin.client.list_consumer_group_offsets([wanted], request_timeout=timeout).values()
         found: list[TopicPartition] = reply.result().topic_partitions
         return found

@@ -9,13 +9,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.kafka._client import ConfigResource, ResourceType
+from holdfast.adapters.kafka._client import ResourceType
 from holdfast.errors import SourceError
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from holdfast.adapters.kafka.admin import Admin
 
 _log = logging.getLogger("holdfast.kafka")
@@ -26,14 +24,9 @@ _ASK_S = 3.0
 
 
 class GroupSession:
-    """The session timeout of one group. One thread.
+    """The session timeout of one group. One thread."""
 
-    Args:
-        group: its name.
-        admin: makes the admin client, or returns the existing one.
-    """
-
-    def __init__(self, group: str, admin: Callable[[], Admin]) -> None:
+    def __init__(self, group: str, admin: Admin) -> None:
         self._group, self._admin = group, admin
         self._answered = False
         self._timeout_s: float | None = None
@@ -47,26 +40,21 @@ class GroupSession:
         refuses the configuration.
         """
         if not self._answered:
-            self._ask()
+            self._ask(Deadline(_ASK_S, SYSTEM_CLOCK))
         return self._timeout_s
 
-    def _ask(self) -> None:
-        admin, deadline = self._admin(), Deadline(_ASK_S, SYSTEM_CLOCK)
+    def _ask(self, deadline: Deadline) -> None:
         try:
-            mock = admin.is_mock(deadline)
+            mock = self._admin.is_mock(deadline)
         except SourceError as error:  # the join meets the same error, and waits longer
             _log.debug("how long the broker waits for members of %s cannot be asked: %s", self._group, error)
             return
         self._answered = True
         if mock:
             return
-        try:
-            asked = admin.client.describe_configs(
-                [ConfigResource(ResourceType.GROUP, self._group)], request_timeout=_ASK_S
-            )
-            [future] = asked.values()
-            found = admin.answer(future, deadline, f"asking for the session of {self._group}").get(_NAME)
-        except SourceError as error:
-            _log.info("how long the broker waits for members of %s is not known: %s", self._group, error)
-        else:
-            self._timeout_s = None if found is None or found.value is None else int(found.value) / 1000
+        kind, what = ResourceType.GROUP, "asking for the session of {}"
+        [found] = self._admin.configs(kind, [self._group], deadline, what).values()
+        if isinstance(found, SourceError):
+            _log.info("how long the broker waits for members of %s is not known: %s", self._group, found)
+        elif (said := found.get(_NAME)) is not None:
+            self._timeout_s = int(said) / 1000

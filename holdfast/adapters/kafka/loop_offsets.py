@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
-from holdfast.adapters.kafka.callbacks import topic_partitions
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition, topic_partitions
 from holdfast.adapters.kafka.loop_arguments import partitions_given
 from holdfast.adapters.kafka.loop_errors import as_client, differs
 from holdfast.adapters.kafka.offsets import BEGINNING, END, TAIL

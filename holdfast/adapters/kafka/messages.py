@@ -7,8 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.adapters.kafka import faults
-from holdfast.adapters.kafka._client import KafkaError, Message, TopicPartition
-from holdfast.adapters.kafka.callbacks import Callbacks, partitions_of, topic_partitions
+from holdfast.adapters.kafka._client import KafkaError, Message, TopicPartition, partitions_of, topic_partitions
+from holdfast.adapters.kafka.callbacks import Callbacks
 from holdfast.adapters.kafka.first_look import FirstLook
 from holdfast.adapters.kafka.loop_commits import LoopCommits
 from holdfast.adapters.kafka.offsets import BEGINNING, END, ENDS, TAIL, offsets_at

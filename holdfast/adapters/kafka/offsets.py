@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.adapters.kafka import faults
-from holdfast.adapters.kafka._client import KafkaException, TopicPartition
+from holdfast.adapters.kafka._client import KafkaException, TopicPartition, topic_partitions
 from holdfast.adapters.kafka.admin import request_s
-from holdfast.adapters.kafka.callbacks import topic_partitions
 from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK, Deadline

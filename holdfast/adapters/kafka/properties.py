@@ -1,14 +1,18 @@
-"""Properties of clients: which kind of client knows one, and how its value is read. Pure. Secrets:
-plugin/secret_names.py.
+"""librdkafka's properties: which exist, which only a consumer knows, and how a value is read.
 
-The names are those of librdkafka's CONFIGURATION.md (2.16).
+The names are those of its CONFIGURATION.md (2.16). Secrets: plugin/secret_names.py.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.kafka._client import Consumer, KafkaException
 from holdfast.errors import SettingError
+from holdfast.plugin.librdkafka import PROPERTIES
+from holdfast.plugin.secret_names import masked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,6 +65,14 @@ _ABOUT_THIS_CONSUMER = frozenset(
 _TRUE = frozenset({"true", "t", "1"})
 _FALSE = frozenset({"false", "f", "0"})
 
+#: No property has this name. The client reads one property after the other. It comes to this one only if it knows all
+#: before it, and then makes no client.
+_NO_PROPERTY = "holdfast.last"
+_UNKNOWN = re.compile(r'No such configuration property: "(.*)"')
+#: Properties that are left out of the check: the client would load these libraries.
+_NOT_TRIED = ("plugin.library.paths",)
+_CLOSE = 0.75
+
 
 def for_helpers(conf: Mapping[str, object]) -> dict[str, object]:
     """The part of a consumer's configuration that a producer or an admin client takes over: addresses and credentials.
@@ -91,3 +103,21 @@ def as_int(name: str, value: object) -> int:
         return int(str(value).strip())
     except ValueError:
         raise SettingError(name, value, "use a whole number") from None
+
+
+def check_known(conf: Mapping[str, object]) -> None:
+    """Raises SettingError: the client has no property of that name. Needs no connection (0.1 ms)."""
+    found = None
+    try:
+        Consumer({name: value for name, value in conf.items() if name not in _NOT_TRIED} | {_NO_PROPERTY: "x"})
+    except KafkaException as error:
+        found = _UNKNOWN.match(error.args[0].str())
+    if found is None or found[1] == _NO_PROPERTY:
+        return  # a wrong value raises when the client begins
+    name = found[1]
+    raise SettingError(name, masked(conf).get(name), f"librdkafka has no such property: {_meant(name)}")
+
+
+def _meant(name: str) -> str:
+    near = difflib.get_close_matches(re.sub(r"[_-]", ".", name), PROPERTIES, 1, _CLOSE)
+    return f"did you mean {near[0]}?" if near else "check the spelling, or leave it out"

@@ -8,28 +8,34 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka import broker_features, faults
-from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition, topic_partitions
+from holdfast.adapters.kafka.admin import Admin
 from holdfast.adapters.kafka.broker_features import NOT_ASKED, BrokerFeatures
-from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
+from holdfast.adapters.kafka.callbacks import Callbacks
 from holdfast.adapters.kafka.commit_mark import CommitMark
-from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain, shorter_drain
+from holdfast.adapters.kafka.config import (
+    STATIC_ID,
+    GroupProtocol,
+    asked_static_id,
+    check,
+    check_drain,
+    shorter_drain,
+    with_static_id,
+)
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.group_session import GroupSession
 from holdfast.adapters.kafka.joining import consumer_of, is_member, join, look_for_topics, never_let_in
-from holdfast.adapters.kafka.known_properties import check_known
 from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committed_of_each, offsets_at, offsets_by_leader
-from holdfast.adapters.kafka.properties import as_int
+from holdfast.adapters.kafka.properties import as_int, check_known
 from holdfast.adapters.kafka.quirks import leave_static, unowned
 from holdfast.adapters.kafka.quirks.forgotten import Brokers, forgotten_error, give_up
 from holdfast.adapters.kafka.quirks.header_names import ask, mended
 from holdfast.adapters.kafka.quirks.log_ends import LogEnds
-from holdfast.adapters.kafka.renewal import Renewal, finished_error
+from holdfast.adapters.kafka.renewal import Renewal
 from holdfast.adapters.kafka.starting_offsets import OF_AN_APP, StartingOffsets
-from holdfast.adapters.kafka.static_member import PROPERTY as STATIC_ID
-from holdfast.adapters.kafka.static_member import Refusals, chosen, id_from, with_id
 from holdfast.adapters.kafka.topic_ids import TopicIds
-from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
+from holdfast.errors import SettingError, SourceError, SourceFatal, SourceUnavailable
 from holdfast.plugin.ports import NOTHING, Batch, End
 from holdfast.plugin.setting_names import known_arguments
 from holdfast.process_name import process_name
@@ -86,28 +92,32 @@ class KafkaSource:
         leave: bool = False,
     ) -> None:
         self._static_id, self._leave = static_id if callable(static_id) else None, leave
-        named = conf if static_id is None or callable(static_id) else with_id(conf, static_id)
+        named = conf if static_id is None or callable(static_id) else with_static_id(conf, static_id)
         self._checked = check(named, assignment)
         check_known(self._checked.conf)
         self._warned: list[Finding] = []
         self._warn(self._checked.findings)
-        self._refusals: Refusals | None = None
         self._client: ClientConfig | None = None
         self._consumer: Consumer | None = None
         self._owners: Mapping[Partition, Fence] = {}
         self._topics: list[str] = []
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._ids = ids = TopicIds(self._checked.conf)
+        self._admin = admin = Admin(self._checked.conf)
+        ids = TopicIds(admin)
         self._mark = CommitMark(self._checked.group, ids, lambda: self._callbacks.listener.store_id)
-        self._ends = LogEnds(ids.admin, self._checked.conf)
-        self._session = GroupSession(self._checked.group, ids.admin)
+        self._ends = LogEnds(admin, self._checked.conf)
+        self._session = GroupSession(self._checked.group, admin)
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
         self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default, ids)
         self._unowned: unowned.Watch | None = None
         self._number: int | None = None
         #: Whether the client has subscribed: the group may have this member, or get it soon.
         self._subscribed = False
-        self._brokers, self._renewal, self._drain_s = Brokers(ids.admin, self._checked.conf), Renewal(), 0.0
+        self._brokers, self._renewal, self._drain_s = (
+            Brokers(admin, self._checked.conf),
+            Renewal(self._checked.group),
+            0.0,
+        )
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._checked!r})"
@@ -179,7 +189,12 @@ class KafkaSource:
 
     def use_static_id(self, static_id: str) -> None:
         """Take this static id, before `open`. Raises SettingError: the source has another."""
-        self._static_id = chosen(self._checked.conf, self._static_id, static_id)
+        if self._static_id is not None:
+            raise SettingError(
+                "static_id", static_id, "the source asks a function for its name: leave one of the two out"
+            )
+        with_static_id(self._checked.conf, static_id)  # refuses it, if the configuration has another
+        self._static_id = lambda: static_id
 
     def use_process_number(self, number: int) -> None:
         """Set the number of this process among several; its client.id has the number."""
@@ -204,7 +219,7 @@ class KafkaSource:
         """Reach the broker and look for the topics; join nothing yet. Raises SourceError: UnknownTopic names all
         missing topics."""
         self._topics = list(topics)
-        self._ids.admin().reach(deadline)  # the admin client first: it does not log each failed connection
+        self._admin.reach(deadline)  # the admin client first: it does not log each failed connection
         self._make_client(deadline)
         look_for_topics(self._client_or_raise(), self._topics, self._callbacks, self._checked.bootstrap, deadline)
         self._callbacks.connected = True
@@ -232,8 +247,8 @@ class KafkaSource:
 
     def _use(self, asked: BrokerFeatures) -> ClientConfig:
         if self._static_id is not None:
-            static_id, self._static_id = id_from(self._static_id), None
-            self._checked = check(with_id(self._checked.conf, static_id), self._checked.assignment)
+            static_id, self._static_id = asked_static_id(self._static_id), None
+            self._checked = check(with_static_id(self._checked.conf, static_id), self._checked.assignment)
         self._client = emit(self._checked, asked)
         self._warn(self._client.findings)
         for reason in self._client.reasons:
@@ -243,7 +258,7 @@ class KafkaSource:
         self._callbacks.error_cb = theirs and self._callbacks.applications("error_cb", theirs)
         if self._client.static_id is not None:
             consumer_protocol = self._client.protocol is GroupProtocol.CONSUMER
-            self._refusals = Refusals(self._client.static_id, self.group, SYSTEM_CLOCK.now, waits=consumer_protocol)
+            self._renewal.of_static_member(self._client.static_id, waits=consumer_protocol)
             why = leave_static.cannot(self._checked.conf) if consumer_protocol else None
             if self._leave and why is not None:
                 _log.warning("leave=True: %s, so others wait for this member's session when it stops", why)
@@ -276,7 +291,7 @@ class KafkaSource:
         consumer, self._consumer = self._consumer, None
         self._unowned = None
         self._ends.close()
-        self._ids.close()
+        self._admin.close()
         if consumer is None:
             return
         if self.cut_off():
@@ -304,7 +319,7 @@ class KafkaSource:
             self._rebuild(timeout_s)
             return NOTHING
         if self._brokers.forgotten(consumer):
-            self._finish(forgotten_error(self.group, self._renewal.finished()))
+            self._finish(forgotten_error(self.group, self._renewal.ended()))
             give_up(consumer)
             return NOTHING
         if self._unowned is not None:
@@ -324,8 +339,8 @@ class KafkaSource:
         if batch.records or batch.ends:
             self._brokers.heard()
         self._callbacks.tell_commits()
-        if self._refusals is not None and self._refusals.waiting and self._callbacks.assignments != assignments:
-            _log.info("the member of %s has joined after %.1f s", self.group, self._refusals.let_in())
+        if self._callbacks.assignments != assignments:
+            self._renewal.assigned()
         return batch
 
     def _sort(self, messages: list[Message], batch: Batch) -> Batch:
@@ -377,7 +392,7 @@ class KafkaSource:
                 return True
             cure = faults.Cure.REBUILD
         if cure is faults.Cure.REBUILD:
-            finished = self._finish(finished_error(error, self.group, self._refusals, self._renewal.finished()))
+            finished = self._finish(self._renewal.ended_by(error))
             if finished is not None:
                 finished.close()
             sticky, client = self._checked.assignment == "sticky", self._client
@@ -402,18 +417,18 @@ class KafkaSource:
     def _rebuild(self, timeout_s: float) -> None:
         """Make the next client, once the wait for it is over."""
         wait_s = self._renewal.left_s
-        if wait_s > 0 or self._client is None or (self._refusals is not None and self._refusals.final):
+        if wait_s > 0 or self._client is None or self._renewal.final:
             SYSTEM_CLOCK.sleep(min(wait_s, timeout_s))
             return
         try:
             self._consumer = self._build(self._client)
         except SourceError as error:  # it worked before: perhaps a file of its configuration is missing for a moment
-            raise SourceFatal(f"{error}; tried again in {self._renewal.finished():.1f} s") from error
+            raise SourceFatal(f"{error}; tried again in {self._renewal.ended():.1f} s") from error
         self._join()
 
     def _build(self, client: ClientConfig) -> Consumer:
-        self._brokers = Brokers(self._ids.admin, client.conf)
-        self._unowned = unowned.watch(client, self._callbacks, self._ids.admin, self._drain_s)
+        self._brokers = Brokers(self._admin, client.conf)
+        self._unowned = unowned.watch(client, self._callbacks, self._admin, self._drain_s)
         begins = self._starting_offsets.chosen
         return consumer_of(client, self._callbacks, begins_by_itself=begins, name=process_name(self._number))
 
@@ -447,7 +462,7 @@ class KafkaSource:
         self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
         found: dict[Partition, int | SourceError] = {}
         for when, some in self._starting_offsets.of(partitions, self._mark.ids).items():
-            found |= offsets_by_leader(self._client_or_raise(), self._ids.admin(), some, when, deadline)
+            found |= offsets_by_leader(self._client_or_raise(), self._admin, some, when, deadline)
         return found
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:

@@ -6,12 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka._client import TopicCollection
-from holdfast.adapters.kafka.admin import MOST_S, Admin, of_mocks
+from holdfast.adapters.kafka.admin import MOST_S, of_mocks
 from holdfast.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
+    from holdfast.adapters.kafka.admin import Admin
     from holdfast.records import Partition
     from holdfast.timing import Deadline
 
@@ -31,23 +32,11 @@ class TopicIds:
     Raises SettingError: librdkafka refuses the configuration.
     """
 
-    def __init__(self, conf: Mapping[str, object]) -> None:
-        self._conf = conf
-        self._admin: Admin | None = None
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
         self._first: dict[str, str] = {}
         #: The cluster's id at the last request for topics; "" = it has none, or is librdkafka's mock cluster.
         self.cluster = ""
-
-    def admin(self) -> Admin:
-        """The admin client; made at the first call. Raises SettingError."""
-        if self._admin is None:
-            self._admin = Admin(self._conf)
-        return self._admin
-
-    def close(self) -> None:
-        """Free the client, in this thread. Python's cyclic collector might free it in the client's own thread while
-        that delivers an answer: then librdkafka aborts the process."""
-        self._admin = None
 
     def of(self, topics: Collection[str], deadline: Deadline) -> dict[str, str]:
         """Topic -> id, the same for as long as the topic lives; "" for all if the cluster gives none.
@@ -70,18 +59,17 @@ class TopicIds:
         """The id of each topic, or its error. Raises errors about all of them."""
         if not topics:
             return {}
-        admin = self.admin()
-        cluster = admin.reach(deadline)
+        cluster = self._admin.reach(deadline)
         if of_mocks(cluster):  # a topic cannot be deleted there
             return {topic: self._as_first(topic, "") for topic in topics}
         self.cluster = self._as_first("", cluster)  # "" is no name of a topic
-        asked = admin.client.describe_topics(
+        asked = self._admin.client.describe_topics(
             TopicCollection(sorted(topics)), request_timeout=max(0.001, deadline.left_s(at_most=MOST_S))
         )
         found: dict[str, str | SourceError] = {}
         for topic, future in sorted(asked.items()):
             try:
-                found[topic] = str(admin.answer(future, deadline, f"asking for the id of {topic}").topic_id)
+                found[topic] = str(self._admin.answer(future, deadline, f"asking for the id of {topic}").topic_id)
             except SourceError as error:
                 if not future.done():
                     raise  # no answer, or refused credentials: an error about all topics

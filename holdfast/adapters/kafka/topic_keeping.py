@@ -6,8 +6,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.kafka._client import ConfigResource, ResourceType
-from holdfast.adapters.kafka.admin import Admin, request_s
+from holdfast.adapters.kafka._client import ResourceType
+from holdfast.adapters.kafka.admin import Admin
 from holdfast.adapters.kafka.properties import addresses
 from holdfast.errors import SourceError, SourceUnavailable, TopicUnfit
 from holdfast.plugin.retrying.keeping import Keeping, flaws_of_letters, flaws_of_retries, flaws_of_size
@@ -23,20 +23,10 @@ _log = logging.getLogger("holdfast.kafka")
 
 def keeping_of(admin: Admin, topics: Collection[str], deadline: Deadline) -> dict[str, Keeping | SourceError]:
     """How each topic keeps its records; or the error, if the broker does not tell."""
-    found: dict[str, Keeping | SourceError] = {}
     if not topics:
-        return found
-    asked = admin.client.describe_configs(
-        [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)], request_timeout=request_s(deadline)
-    )
-    for resource, future in asked.items():
-        try:
-            entries = admin.answer(future, deadline, f"asking how {resource.name} keeps its records")
-        except SourceError as error:
-            found[resource.name] = error
-        else:
-            found[resource.name] = _keeping({name: entry.value for name, entry in entries.items()})
-    return found
+        return {}
+    found = admin.configs(ResourceType.TOPIC, topics, deadline, "asking how {} keeps its records")
+    return {name: each if isinstance(each, SourceError) else _keeping(each) for name, each in found.items()}
 
 
 def check_topics(

@@ -1,13 +1,17 @@
-"""Kafka's protocol by hand, for the few requests that librdkafka does not make: a connection, and primitive types."""
+"""Kafka's protocol by hand, for the few requests that librdkafka does not make: addresses, a connection with the
+consumer's TLS properties, and primitive types."""
 
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.kafka.properties import DEFAULT_PORT, addresses, as_bool
+
 if TYPE_CHECKING:
-    import ssl
+    from collections.abc import Mapping
 
     from holdfast.timing import Deadline
 
@@ -15,9 +19,23 @@ CLIENT = b"holdfast"
 _CORRELATION = 1
 _MOST_BYTES = 1 << 20  # most answers have less than 1 kB; a port that is not Kafka's may send anything
 
+# Python's ssl has no way to use these: a keystore, an engine, a key that is not in a file (we would have to write it).
+_CANNOT = (
+    "ssl.keystore.location",
+    "ssl.key.pem",
+    "ssl_key",
+    "ssl.engine.location",
+    "ssl.providers",
+    "ssl.ca.certificate.stores",
+)
+
 
 class Malformed(Exception):
     """The answer is not one of a Kafka broker."""
+
+
+class CannotSay(Exception):
+    """Python's ssl has no way to do what the configuration asks; the message names the property."""
 
 
 class Reader:
@@ -141,3 +159,60 @@ def _left_s(deadline: Deadline) -> float:
     if left_s <= 0:
         raise TimeoutError("no answer in time")
     return left_s
+
+
+# ---- the connection of a consumer's configuration
+def bootstrap(conf: Mapping[str, object]) -> list[tuple[str, int]]:
+    """The addresses of bootstrap.servers as librdkafka reads them: [proto://]host[:port], [v6]:port."""
+    found = []
+    for each in addresses(conf).split(","):
+        address = each.strip().rpartition("://")[2]
+        if not address:
+            continue
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isdecimal() or (":" in host and not host.endswith("]")):
+            host, port = address, str(DEFAULT_PORT)  # no port, or an IPv6 address without brackets
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def uses_tls(conf: Mapping[str, object]) -> bool:
+    """Whether the connections to brokers use TLS."""
+    return str(conf.get("security.protocol", "plaintext")).strip().lower() in ("ssl", "sasl_ssl")
+
+
+def tls_context(conf: Mapping[str, object]) -> ssl.SSLContext:
+    """Make the TLS context that librdkafka would make, in Python. Reads the configured files. Raises CannotSay,
+    OSError."""
+    for name in _CANNOT:
+        if conf.get(name):
+            raise CannotSay(f"{name} is known to librdkafka only")
+    made = ssl.create_default_context()
+    authorities, inline = conf.get("ssl.ca.location"), conf.get("ssl.ca.pem")
+    if inline:
+        made = ssl.create_default_context(cadata=str(inline))
+    elif authorities and authorities != "probe":
+        made = _trusting(str(authorities))
+    if conf.get("ssl.certificate.location"):
+        key, password = conf.get("ssl.key.location"), conf.get("ssl.key.password")
+        made.load_cert_chain(
+            str(conf["ssl.certificate.location"]),
+            str(key) if key else None,
+            # An empty password instead of none: without one, OpenSSL would ask at the terminal.
+            lambda: str(password or ""),
+        )
+    if str(conf.get("ssl.endpoint.identification.algorithm", "https")).lower() == "none":
+        made.check_hostname = False
+    name = "enable.ssl.certificate.verification"
+    if not as_bool(name, conf.get(name, True)):
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_NONE  # the user's setting; no secret is sent over this connection
+    return made
+
+
+def _trusting(location: str) -> ssl.SSLContext:
+    """A context that trusts `ssl.ca.location`, a file or a folder."""
+    try:
+        return ssl.create_default_context(cafile=location)
+    except IsADirectoryError:
+        return ssl.create_default_context(capath=location)

@@ -11,8 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 import holdfast.adapters.kafka.broker_features
-from holdfast.adapters.kafka.api_versions import fetch
-from holdfast.adapters.kafka.broker_features import ask
+from holdfast.adapters.kafka.broker_features import ask, fetch
 from holdfast.adapters.kafka.wire import Malformed
 from holdfast.errors import NotAuthorised, SettingError, SourceUnavailable
 from holdfast.timing import Deadline

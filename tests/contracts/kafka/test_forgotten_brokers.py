@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 
 from holdfast import Settings
 from holdfast.adapters.kafka import KafkaConsumer, dead_letter
+from holdfast.adapters.kafka.admin import Admin
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.quirks import forgotten
 from holdfast.adapters.kafka.topic_ids import TopicIds
@@ -169,7 +170,7 @@ def test_a_letter_that_could_not_be_sent_for_so_long_is_sent_by_a_new_producer(
 def test_questions_are_asked_by_a_new_client_after_one_without_an_answer(
     topic: str, conf: dict[str, Any], forget: Forget
 ) -> None:
-    ids = TopicIds(conf)
+    ids = TopicIds(Admin(conf))
     first = ids.of([topic], Deadline(20))
     forget(lambda: _fails(lambda: ids.of([topic], Deadline(0.5))))
     assert _fails(lambda: ids.of([topic], Deadline(2)))

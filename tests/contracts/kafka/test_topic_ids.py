@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast.adapters.kafka.admin import Admin
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import SourceUnavailable, UnknownTopic
 from holdfast.timing import Deadline
@@ -18,7 +19,7 @@ __all__ = ["closed_port", "mock_cluster"]
 
 
 def ids(address: str, *topics: str, within_s: float = 20) -> dict[str, str]:
-    return TopicIds({"bootstrap.servers": address, "group.id": "asks"}).of(topics, Deadline(within_s))
+    return TopicIds(Admin({"bootstrap.servers": address, "group.id": "asks"})).of(topics, Deadline(within_s))
 
 
 def test_a_topic_that_was_deleted_and_made_again_has_another_id(kafka: KafkaServer) -> None:

@@ -31,7 +31,7 @@ from holdfast.plugin.observe.source_state import Silence
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from holdfast.adapters.kafka._client import Consumer
     from holdfast.adapters.kafka.admin import Admin
@@ -54,11 +54,11 @@ class Brokers:
     """Whether one client still has its brokers. One thread, the one that polls.
 
     Args:
-        admin: makes another client with the same configuration, or gives the one that is there.
+        admin: another client with the same configuration.
         conf: the client's.
     """
 
-    def __init__(self, admin: Callable[[], Admin], conf: Mapping[str, object]) -> None:
+    def __init__(self, admin: Admin, conf: Mapping[str, object]) -> None:
         self._bootstrap = str(conf["bootstrap.servers"])
         self._admin, self._name = admin, f"Kafka at {self._bootstrap}"
         # A client reconnects up to half later than this property says.
@@ -108,7 +108,7 @@ class Brokers:
     def _others_answer(self) -> bool:
         for _ in range(2):  # an admin client that has forgotten its brokers too is replaced for the second try
             with suppress(SourceError):
-                self._admin().reach(Deadline(_ASK_S))
+                self._admin.reach(Deadline(_ASK_S))
                 return True
         return False
 

@@ -20,11 +20,10 @@ import logging
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.adapters.kafka import tls
-from holdfast.adapters.kafka.broker_features import bootstrap
+from holdfast.adapters.kafka import wire
 from holdfast.adapters.kafka.config import GroupProtocol
 from holdfast.adapters.kafka.joining import is_member
-from holdfast.adapters.kafka.wire import Malformed, answer, compact, exchange, request
+from holdfast.adapters.kafka.wire import Malformed
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
@@ -67,9 +66,9 @@ def cannot(conf: Mapping[str, object]) -> str | None:
     if str(conf.get("security.protocol", "plaintext")).strip().lower().startswith("sasl"):
         return "requests by hand do not speak SASL"
     try:
-        if tls.uses_tls(conf):
-            tls.context(conf)
-    except (tls.CannotSay, OSError, ValueError) as error:
+        if wire.uses_tls(conf):
+            wire.tls_context(conf)
+    except (wire.CannotSay, OSError, ValueError) as error:
         return str(error)
     return None
 
@@ -134,17 +133,17 @@ def tell(conf: Mapping[str, object], member: StaticMember, deadline: Deadline, *
     """
     if (why := cannot(conf)) is not None:
         raise Failed(why)
-    context = tls.context(conf) if tls.uses_tls(conf) else None
+    context = wire.tls_context(conf) if wire.uses_tls(conf) else None
     if member.member_id:
         asked, read = encode_heartbeat(member, leave=leave), decode_heartbeat
     else:
         asked, read = encode_leave(member), decode_leave
     failure = "no address"
-    for host, port in bootstrap(conf):
+    for host, port in wire.bootstrap(conf):
         try:
             share = Deadline(deadline.left_s(at_most=_ADDRESS_S))  # a silent address leaves time for the next one
             coordinator = _find(host, port, context, member.group, share)
-            error_code = read(exchange(*coordinator, context, asked, deadline))
+            error_code = read(wire.exchange(*coordinator, context, asked, deadline))
         except (OSError, Malformed, UnicodeError) as error:
             failure = f"{host}:{port}: {error}"
             continue
@@ -155,19 +154,19 @@ def tell(conf: Mapping[str, object], member: StaticMember, deadline: Deadline, *
 
 
 def _find(host: str, port: int, context: ssl.SSLContext | None, group: str, deadline: Deadline) -> tuple[str, int]:
-    return decode_coordinator(exchange(host, port, context, encode_find(group), deadline))
+    return decode_coordinator(wire.exchange(host, port, context, encode_find(group), deadline))
 
 
 # ---- bytes
 def encode_find(group: str) -> bytes:
     """FindCoordinator, version 0: the group's name and nothing else."""
     name = group.encode()
-    return request(_FIND_COORDINATOR, 0, struct.pack(">h", len(name)) + name)
+    return wire.request(_FIND_COORDINATOR, 0, struct.pack(">h", len(name)) + name)
 
 
 def decode_coordinator(payload: bytes) -> tuple[str, int]:
     """Read the coordinator's address. Raises Malformed."""
-    reader = answer(payload)
+    reader = wire.answer(payload)
     if error := reader.int16():
         raise Malformed(f"the broker answers FindCoordinator with error {error}")
     reader.int32()  # the node's id
@@ -180,21 +179,21 @@ def encode_heartbeat(member: StaticMember, *, leave: bool) -> bytes:
     successor."""
     body = (
         b"\0"  # tagged fields of the header
-        + compact(member.group)
-        + compact(member.member_id)
+        + wire.compact(member.group)
+        + wire.compact(member.member_id)
         + struct.pack(">i", _LEAVE_FOR_GOOD if leave else _COME_BACK)
-        + compact(member.static_id)
+        + wire.compact(member.static_id)
         + b"\0"  # rack: null
         + struct.pack(">i", -1)  # rebalance timeout: as it was
         + b"\0\0\0"  # topics, assignor, partitions: null, as they were
         + b"\0"  # tagged fields
     )
-    return request(_HEARTBEAT, 0, body)
+    return wire.request(_HEARTBEAT, 0, body)
 
 
 def decode_heartbeat(payload: bytes) -> int:
     """Read the error code; 0 = success. Raises Malformed."""
-    reader = answer(payload)
+    reader = wire.answer(payload)
     reader.skip_tags()
     reader.int32()  # throttle time
     return reader.int16()
@@ -211,12 +210,12 @@ def encode_leave(member: StaticMember) -> bytes:
             struct.pack(">h", len(static_id)) + static_id,
         )
     )
-    return request(_LEAVE_GROUP, 3, body)
+    return wire.request(_LEAVE_GROUP, 3, body)
 
 
 def decode_leave(payload: bytes) -> int:
     """Read the error code of the request, or of its one member; 0 = success. Raises Malformed."""
-    reader = answer(payload)
+    reader = wire.answer(payload)
     reader.int32()  # throttle time
     if (error := reader.int16()) or reader.int32() < 1:
         return error

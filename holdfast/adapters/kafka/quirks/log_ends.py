@@ -16,7 +16,7 @@ from holdfast.adapters.kafka.faults import as_source_error
 from holdfast.records import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
     from concurrent.futures import Future
 
     from holdfast.adapters.kafka._client import AdminClient
@@ -30,11 +30,11 @@ class LogEnds:
     """One question at a time. One thread.
 
     Args:
-        admin: makes the admin client, or gives the one that is there.
+        admin: asks.
         conf: the consumer's: its isolation.level decides where a log ends for it.
     """
 
-    def __init__(self, admin: Callable[[], Admin], conf: Mapping[str, object]) -> None:
+    def __init__(self, admin: Admin, conf: Mapping[str, object]) -> None:
         self._admin = admin
         committed = str(conf.get("isolation.level", "read_committed")) == "read_committed"
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -56,12 +56,12 @@ class LogEnds:
             if not self._asked:
                 latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
                 wanted = {TopicPartition(one.topic, one.number): latest for one in partitions}
-                self._of = self._admin().client
+                self._of = self._admin.client
                 self._asked = self._of.list_offsets(wanted, isolation_level=self._isolation, request_timeout=_REQUEST_S)
             if not all(future.done() for future in self._asked.values()):
                 return None
             asked, self._asked, self._of = self._asked, {}, None
             return {Partition(one.topic, one.partition): future.result().offset for one, future in asked.items()}
         except KafkaException as error:
-            self._admin().doubt(error.args[0])
+            self._admin.doubt(error.args[0])
             raise as_source_error(error.args[0], "asking for the ends of the logs") from error

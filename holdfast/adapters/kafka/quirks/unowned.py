@@ -29,7 +29,7 @@ from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+    from collections.abc import Collection, Generator, Mapping, Sequence
     from concurrent.futures import Future
 
     from holdfast.adapters.kafka._client import Consumer
@@ -63,11 +63,11 @@ class Watch:
     Args:
         client: its configuration.
         callbacks: they count assignments.
-        admin: makes the admin client, or gives the one that is there.
+        admin: asks about the group.
         drain_s: the longest that a member drains.
     """
 
-    def __init__(self, client: ClientConfig, callbacks: Callbacks, admin: Callable[[], Admin], drain_s: float) -> None:
+    def __init__(self, client: ClientConfig, callbacks: Callbacks, admin: Admin, drain_s: float) -> None:
         self._client, self._callbacks, self._admin = client, callbacks, admin
         self._between_s = drain_s + _BEYOND_DRAIN_S
         self._before = callbacks.assignments
@@ -116,13 +116,13 @@ class Watch:
             yield from _pause(self._between_s)
             return first.unowned if (yield from self._look()) == first else nothing
         except KafkaException as error:
-            self._admin().doubt(error.args[0])
+            self._admin.doubt(error.args[0])
             _log.info("whether partitions of %s have no owner cannot be asked: %s", self._client.group, error.args[0])
             return nothing
 
     def _look(self) -> Generator[None, None, Sight | None]:
         """None: the group is not stable."""
-        client, group = self._admin().client, self._client.group
+        client, group = self._admin.client, self._client.group
         groups = client.describe_consumer_groups([group], request_timeout=_REQUEST_S)
         described = yield from _answer(groups[group])
         if (assigned := assigned_in(described)) is None:
@@ -138,7 +138,7 @@ class Watch:
         return Sight(assigned, unowned(counts, assigned))
 
 
-def watch(client: ClientConfig, callbacks: Callbacks, admin: Callable[[], Admin], drain_s: float) -> Watch | None:
+def watch(client: ClientConfig, callbacks: Callbacks, admin: Admin, drain_s: float) -> Watch | None:
     """Make a watch for a static member of a cooperative group; None = the client is none."""
     if client.static_id is None or client.protocol is not GroupProtocol.COOPERATIVE:
         return None

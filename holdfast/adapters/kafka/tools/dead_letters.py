@@ -11,9 +11,10 @@ from holdfast.adapters.kafka._client import (
     KafkaException,
     Producer,
     TopicPartition,
+    topic_partitions,
 )
 from holdfast.adapters.kafka.admin import refused, request_s
-from holdfast.adapters.kafka.callbacks import client_log, topic_partitions
+from holdfast.adapters.kafka.callbacks import client_log
 from holdfast.adapters.kafka.dead_letter import REFUSALS, TOO_LARGE, packing_conf, producer_conf
 from holdfast.adapters.kafka.faults import Cure, cure_of
 from holdfast.adapters.kafka.quirks.header_names import headers_of

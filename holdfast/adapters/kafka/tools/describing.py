@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from holdfast.adapters.kafka.api_versions import fetch
+from holdfast.adapters.kafka.broker_features import fetch
 from holdfast.adapters.kafka.wire import Malformed, Reader, answer, compact, exchange, request
 
 if TYPE_CHECKING:

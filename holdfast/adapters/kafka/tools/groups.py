@@ -6,15 +6,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from holdfast.adapters.kafka import tls
-from holdfast.adapters.kafka._client import ConfigResource, ConsumerGroupTopicPartitions, KafkaError, TopicCollection
+from holdfast.adapters.kafka._client import ConsumerGroupTopicPartitions, KafkaError, ResourceType, TopicCollection
 from holdfast.adapters.kafka.admin import Admin, request_s
 from holdfast.adapters.kafka.properties import addresses
 from holdfast.adapters.kafka.quirks.leave_static import cannot
 from holdfast.adapters.kafka.tools import describing
 from holdfast.adapters.kafka.tools.partitions import PartitionViews, node_of
 from holdfast.adapters.kafka.topic_keeping import keeping_of
-from holdfast.adapters.kafka.wire import Malformed
+from holdfast.adapters.kafka.wire import Malformed, tls_context, uses_tls
 from holdfast.errors import NoCoordinator, NotAuthorised, SourceError, SourceUnavailable, UnknownGroup
 from holdfast.plugin.assign.java import offsets_partition
 from holdfast.plugin.retrying.retry_topics import delay_in
@@ -51,6 +50,7 @@ class KafkaGroupViews:
         self._conf = dict(conf)
         self._where = addresses(conf)
         self._admin = Admin(conf)
+        self._admin.check()
         self._partitions = PartitionViews(self._admin)
 
     def view(self, deadline: Deadline, *, topics: Collection[str] = ()) -> GroupView:
@@ -141,7 +141,7 @@ class KafkaGroupViews:
         why = cannot(self._conf)
         if why is None and coordinator is not None:
             host, _, port = coordinator.address.rpartition(":")
-            context = tls.context(self._conf) if tls.uses_tls(self._conf) else None
+            context = tls_context(self._conf) if uses_tls(self._conf) else None
             try:
                 return describing.describe(
                     host, int(port), context, self.group, deadline, consumer_protocol=consumer_protocol
@@ -212,13 +212,10 @@ class KafkaGroupViews:
         """How long offsets without a new commit are kept. None = not known: it needs DESCRIBE_CONFIGS."""
         if coordinator is None:
             return None
-        broker = ConfigResource(ConfigResource.Type.BROKER, coordinator.name)
-        asked = self._admin.client.describe_configs([broker], request_timeout=request_s(deadline))
-        try:
-            found = self._admin.answer(asked[broker], deadline, f"asking for the settings of broker {coordinator.name}")
-            return float(found[_RETENTION].value) * 60
-        except (SourceError, KeyError, TypeError, ValueError):
-            return None
+        kind, what = ResourceType.BROKER, "asking for the settings of broker {}"
+        [found] = self._admin.configs(kind, [coordinator.name], deadline, what).values()
+        said = None if isinstance(found, SourceError) else found.get(_RETENTION)
+        return None if said is None else float(said) * 60
 
 
 def _state(described: Any, by_hand: describing.Description | None) -> str:  # noqa: ANN401

@@ -9,9 +9,9 @@ from holdfast.adapters.kafka import broker_features, faults
 from holdfast.adapters.kafka._client import KafkaException
 from holdfast.adapters.kafka.admin import Admin, request_s
 from holdfast.adapters.kafka.broker_features import NOT_ASKED
+from holdfast.adapters.kafka.config import STATIC_ID
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.properties import addresses
-from holdfast.adapters.kafka.static_member import PROPERTY
 from holdfast.adapters.kafka.topic_keeping import flaws, keeping_of
 from holdfast.errors import SourceError
 from holdfast.plugin.secret_names import masked
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def fixed_static_id(source: KafkaSource) -> str | None:
     """The static id in the source's configuration; None: there is none."""
-    static_id = source._checked.conf.get(PROPERTY)  # noqa: SLF001 - the same package
+    static_id = source._checked.conf.get(STATIC_ID)  # noqa: SLF001 - the same package
     return None if static_id is None else str(static_id)
 
 
@@ -64,6 +64,7 @@ class KafkaSourceLook:
         self.addresses = addresses(self._checked.conf)
         self._features = NOT_ASKED
         self._admin = Admin(self._checked.conf)
+        self._admin.check()
 
     def reach(self, deadline: Deadline) -> str:
         """Log in at one broker, and ask for its features. Raises SourceError."""

@@ -40,7 +40,7 @@ class TopicView:
         self.errors: list[KafkaError] = []
         self._shield = Shield()
         self.admin = Admin(conf)
-        self._ids = TopicIds(conf)
+        self._ids = TopicIds(self.admin)
         own: dict[str, Any] = {
             "group.id": group,
             "enable.auto.commit": False,

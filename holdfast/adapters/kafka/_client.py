@@ -55,14 +55,20 @@ __all__ = [
     "TopicPartition",
     "ValueDeserializationError",
     "libversion",
+    "partition_of",
     "partitions_of",
     "topic_partitions",
 ]
 
 
+def partition_of(one: TopicPartition) -> Partition:
+    """Convert the binding's partition to ours."""
+    return Partition(one.topic, one.partition)
+
+
 def partitions_of(ones: Iterable[TopicPartition]) -> list[Partition]:
     """Convert the binding's partitions to ours."""
-    return [Partition(one.topic, one.partition) for one in ones]
+    return [partition_of(one) for one in ones]
 
 
 def topic_partitions(

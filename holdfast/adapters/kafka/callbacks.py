@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka import faults
-from holdfast.adapters.kafka._client import KafkaError, KafkaException, partitions_of, topic_partitions
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, partition_of, partitions_of, topic_partitions
 from holdfast.adapters.kafka.properties import DEFAULT_PORT
 from holdfast.adapters.kafka.quirks.shielding import NoLog, Shield
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
@@ -19,7 +19,6 @@ from holdfast.plugin.folding import EVERY_S, Folding
 from holdfast.plugin.listening import refusal, unreached
 from holdfast.plugin.ports import CommitFate, Start
 from holdfast.plugin.retrying.failures import Failures
-from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.kafka._client import Consumer, TopicPartition
     from holdfast.plugin.ports import RebalanceListener
+    from holdfast.records import Partition
 
 _log = logging.getLogger("holdfast.kafka")
 _client_log = logging.getLogger("holdfast.kafka.client")
@@ -75,19 +75,6 @@ def client_log(conf: Mapping[str, object], shield: Shield) -> NoLog | ShieldedLo
     if (theirs := conf.get("logger")) is not None:
         return ShieldedLog(theirs, shield)
     return ShieldedLog(ClientLog(), shield) if _client_log.isEnabledFor(logging.DEBUG) else NoLog()
-
-
-def guarded(name: str, call: Callable[..., object]) -> Callable[..., None]:
-    """Wrap a callback of the application: its exceptions are logged, since no error may leave a client's callback."""
-    failures = Failures()
-
-    def without_raising(*args: object) -> None:
-        try:
-            call(*args)
-        except Exception as error:  # noqa: BLE001 - the application's code
-            failures.failed(name, "a call of the client, which goes on,", error)
-
-    return without_raising
 
 
 class Callbacks:
@@ -139,8 +126,17 @@ class Callbacks:
         return self.shield.around(unless_given_up, arguments)
 
     def applications(self, name: str, call: Callable[..., object]) -> Callable[..., object]:
-        """Wrap a callback of the application's configuration, for the client."""
-        return guarded(name, call)
+        """Wrap a callback of the application's configuration: its exceptions are logged, since no error may leave a
+        client's callback."""
+        failures = Failures()
+
+        def without_raising(*args: object) -> None:
+            try:
+                call(*args)
+            except Exception as error:  # noqa: BLE001 - the application's code
+                failures.failed(name, "a call of the client, which goes on,", error)
+
+        return without_raising
 
     def given_up(self) -> None:
         """Report the client's partitions as lost; its callbacks are dropped from now on."""
@@ -226,8 +222,8 @@ class Callbacks:
     def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """Keep the outcome until the next poll: the engine gets no outcomes in the middle of a rebalance."""
         self.commits_under_way -= 1
-        sent = {Partition(one.topic, one.partition): one.offset for one in offsets}
-        fates = {Partition(one.topic, one.partition): self._fate(one.error or error) for one in offsets}
+        sent = {partition_of(one): one.offset for one in offsets}
+        fates = {partition_of(one): self._fate(one.error or error) for one in offsets}
         self._fates.append((sent, fates))
 
     def not_sent(self, error: KafkaError, offsets: Mapping[Partition, int]) -> None:

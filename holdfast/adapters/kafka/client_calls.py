@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from holdfast.adapters.kafka._client import partition_of
 from holdfast.adapters.kafka.loop_arguments import partitions_given
 from holdfast.adapters.kafka.loop_errors import as_the_clients
-from holdfast.records import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ class ClientCalls:
         """The assignment, as the client has it; empty while another client is made, because this one was finished."""
         with self._turn():
             left_out = self._offsets.left_out
-            return [one for one in self._source.assignment() if Partition(one.topic, one.partition) not in left_out]
+            return [one for one in self._source.assignment() if partition_of(one) not in left_out]
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """The committed offsets, as the client reads them: without our mark in the metadata, and without an offset that

@@ -19,16 +19,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.adapters.kafka._client import TopicPartition
+from holdfast.adapters.kafka._client import TopicPartition, partition_of
 from holdfast.adapters.kafka.topic_ids import position_name
 from holdfast.plugin.ports import Committed
-from holdfast.records import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.adapters.kafka.topic_ids import TopicIds
     from holdfast.errors import SourceError
+    from holdfast.records import Partition
     from holdfast.timing import Deadline
 
 _log = logging.getLogger("holdfast.kafka")
@@ -130,7 +130,7 @@ class CommitMark:
         told = (reply.topic, reply.partition, reply.offset)
         if told not in self._told:
             self._told.add(told)
-            self._decided.setdefault(decided, []).append(str(Partition(reply.topic, reply.partition)))
+            self._decided.setdefault(decided, []).append(str(partition_of(reply)))
 
     def _of(self, partition: Partition, offset: int) -> str:
         topic_id, cluster = self._named.get(partition, ("", ""))

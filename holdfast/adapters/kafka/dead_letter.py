@@ -26,7 +26,7 @@ from holdfast.plugin.retrying.dead_letter import forms_of
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
     from holdfast.adapters.kafka._client import Message
     from holdfast.plugin.retrying.dead_letter import Form, Letter
@@ -168,7 +168,7 @@ class KafkaDeadLetters:
         answer."""
         record, size = letter.record, (len(form.value or b""), len(form.headers))
         name = LetterName(letter.topic, record.partition, record.offset, size)
-        answer = running.under_way.take_up(name)
+        answer = running.answer_to(name)
         if answer is None:
             answer = Answer()
             try:
@@ -185,7 +185,7 @@ class KafkaDeadLetters:
             except BufferError as error:  # the client's queue is full
                 raise DeadLetterError(f"{what}: the producer's queue is full; it is tried again") from error
         if not answer.known.wait(left.left_s()):
-            running.under_way.give_up(name, answer)
+            running.keep(name, answer)
             # The client's last error (a closed port, a refused password) tells more than the timeout.
             met = f" ({running.met.str()})" if running.met is not None else ""
             raise DeadLetterError(f"{what}: not acknowledged within {left.budget_s:g} s{met}; it is tried again")
@@ -268,64 +268,6 @@ def _topic_error(producer: Producer, topic: str, timeout_s: float) -> KafkaError
     return error
 
 
-class _Running:
-    """A producer and the thread that serves its callbacks: answers to letters, and new OAuth tokens while idle."""
-
-    def __init__(self, conf: dict[str, Any]) -> None:
-        #: The client's latest error, and its latest error that waiting does not cure (credentials, TLS). Letters get no
-        #: answer about these: librdkafka goes on trying.
-        self.met: KafkaError | None = None
-        self.hopeless: KafkaError | None = None
-        self.under_way = UnderWay()
-        self._ended = threading.Event()
-        try:
-            self.producer = Producer({**conf, "error_cb": self._told})
-        except KafkaException as error:
-            raise refused(error) from error
-        self._thread = threading.Thread(target=self._serve, name="holdfast-dead-letters", daemon=True)
-        self._thread.start()
-
-    def pause(self, seconds: float) -> None:
-        """Wait for some time; less, if the producer ends."""
-        self._ended.wait(seconds)
-
-    def abandon(self) -> None:
-        """Take no more letters: the thread passes on the outstanding answers, and ends."""
-        self._ended.set()
-
-    def end(self, deadline: Deadline) -> None:
-        """Send queued letters, pass on the answers, stop. The thread does it, because signals do not interrupt it: if
-        callbacks ran here, the client would lose an exception of a signal's handler (see `shielding`)."""
-        self._ended.set()
-        self._thread.join(deadline.left_s() + _POLL_S * 2)
-        if left := len(self.producer):
-            _log.warning("%s dead letters were not acknowledged; their records are not settled", left)
-
-    def _serve(self) -> None:
-        # Queued letters are sent at once (linger.ms), and each ends by an answer or by message.timeout.ms. Afterwards
-        # no caller waits any more.
-        while not self._ended.is_set() or len(self.producer):
-            if not self._answered(lambda: self.producer.poll(_POLL_S)):
-                self._ended.wait(_POLL_S)
-
-    def _answered(self, serve: Callable[[], object]) -> bool:
-        """Have the client call its callbacks. False = a callback of the application has failed."""
-        try:
-            serve()
-        except KafkaException as error:  # in place of error_cb, if the producer has ended
-            self._told(error.args[0])
-        except Exception:  # noqa: BLE001 - a callback of the application (oauth_cb)
-            _log.exception("a callback of the dead letters' producer failed")
-            return False
-        return True
-
-    def _told(self, error: KafkaError) -> None:
-        self.met = error
-        if cure_of(error) is Cure.PERSON:
-            self.hopeless = error
-
-
-# ---- letters that `send` has given up, and that the client may still deliver
 class LetterName(NamedTuple):
     """The identity of a letter over several tries. `form`: bytes of its value, and number of its headers."""
 
@@ -349,24 +291,70 @@ class Answer:
         self.known.set()
 
 
-class UnderWay:
-    """The letters of one producer that were given up. Any thread; one letter is sent by one thread at a time."""
+class _Running:
+    """A producer and the thread that serves its callbacks: answers to letters, and new OAuth tokens while idle."""
 
-    def __init__(self) -> None:
+    def __init__(self, conf: dict[str, Any]) -> None:
+        #: The client's latest error, and its latest error that waiting does not cure (credentials, TLS). Letters get no
+        #: answer about these: librdkafka goes on trying.
+        self.met: KafkaError | None = None
+        self.hopeless: KafkaError | None = None
         self._lock = threading.Lock()
-        self._answers: dict[LetterName, Answer] = {}
+        #: The answers to letters that `send` has given up, and that the client may still deliver: while a topic has too
+        #: few in-sync replicas, the client holds them, and would take each new try for one more letter.
+        self._late: dict[LetterName, Answer] = {}
+        self._ended = threading.Event()
+        try:
+            self.producer = Producer({**conf, "error_cb": self._told})
+        except KafkaException as error:
+            raise refused(error) from error
+        self._thread = threading.Thread(target=self._serve, name="holdfast-dead-letters", daemon=True)
+        self._thread.start()
 
-    def give_up(self, name: LetterName, answer: Answer) -> None:
-        """Keep the answer of a letter for which the caller waits no more."""
+    def keep(self, name: LetterName, answer: Answer) -> None:
+        """Keep the answer of a letter for which the caller waits no more. Any thread."""
         with self._lock:
-            self._answers = {each: kept for each, kept in self._answers.items() if not kept.counts.passed}
-            self._answers[name] = answer
+            self._late = {each: kept for each, kept in self._late.items() if not kept.counts.passed}
+            self._late[name] = answer
 
-    def take_up(self, name: LetterName) -> Answer | None:
+    def answer_to(self, name: LetterName) -> Answer | None:
         """Return the answer to an earlier try, if it is outstanding or says that the letter is delivered; None = send
-        the letter."""
+        the letter. Any thread; one letter is sent by one thread at a time."""
         with self._lock:
-            answer = self._answers.pop(name, None)
+            answer = self._late.pop(name, None)
         if answer is None or answer.counts.passed or (answer.known.is_set() and answer.error is not None):
             return None
         return answer
+
+    def pause(self, seconds: float) -> None:
+        """Wait for some time; less, if the producer ends."""
+        self._ended.wait(seconds)
+
+    def abandon(self) -> None:
+        """Take no more letters: the thread passes on the outstanding answers, and ends."""
+        self._ended.set()
+
+    def end(self, deadline: Deadline) -> None:
+        """Send queued letters, pass on the answers, stop. The thread does it, because signals do not interrupt it: if
+        callbacks ran here, the client would lose an exception of a signal's handler (see `shielding`)."""
+        self._ended.set()
+        self._thread.join(deadline.left_s() + _POLL_S * 2)
+        if left := len(self.producer):
+            _log.warning("%s dead letters were not acknowledged; their records are not settled", left)
+
+    def _serve(self) -> None:
+        # Queued letters are sent at once (linger.ms), and each ends by an answer or by message.timeout.ms. Afterwards
+        # no caller waits any more.
+        while not self._ended.is_set() or len(self.producer):
+            try:
+                self.producer.poll(_POLL_S)
+            except KafkaException as error:  # in place of error_cb, if the producer has ended
+                self._told(error.args[0])
+            except Exception:  # noqa: BLE001 - a callback of the application (oauth_cb)
+                _log.exception("a callback of the dead letters' producer failed")
+                self._ended.wait(_POLL_S)
+
+    def _told(self, error: KafkaError) -> None:
+        self.met = error
+        if cure_of(error) is Cure.PERSON:
+            self.hopeless = error

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.adapters.kafka._client import KafkaError, TopicPartition
+from holdfast.adapters.kafka._client import KafkaError, TopicPartition, partition_of
 from holdfast.adapters.kafka.commit_mark import is_marked, note_in
 from holdfast.adapters.kafka.loop_errors import as_client
-from holdfast.records import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from holdfast.records import Partition
 
 #: The client's value for an unknown offset (rdkafka.h, RD_KAFKA_OFFSET_INVALID).
 _INVALID = -1001
@@ -47,7 +48,7 @@ class LoopCommits:
     def by_loop(self, offsets: Iterable[TopicPartition]) -> None:
         """Note offsets that the loop commits itself. Raises KafkaException: the metadata is too long for brokers."""
         for one in offsets:
-            partition = Partition(one.topic, one.partition)
+            partition = partition_of(one)
             if len((one.metadata or "").encode()) > _LONGEST_NOTE:
                 raise as_client(KafkaError.OFFSET_METADATA_TOO_LARGE, f"Commit failed: more than {_LONGEST_NOTE} bytes")
             self._forget([partition])
@@ -70,9 +71,7 @@ class LoopCommits:
     def for_loop(self, offsets: Sequence[TopicPartition]) -> list[TopicPartition]:
         """The offsets of a commit's answer that the loop's on_commit gets."""
         adopted = self._adopted
-        return [
-            self.without_mark(one) for one in offsets if adopted.get(Partition(one.topic, one.partition)) != one.offset
-        ]
+        return [self.without_mark(one) for one in offsets if adopted.get(partition_of(one)) != one.offset]
 
     def read(self, replies: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Committed offsets as the client would read them: without an offset that only the takeover has committed."""
@@ -87,7 +86,7 @@ class LoopCommits:
         """
         if one.error is not None or not is_marked(one):
             return one
-        partition = Partition(one.topic, one.partition)
+        partition = partition_of(one)
         if begun and partition in self._begun and self._adopted.get(partition) == one.offset:
             return TopicPartition(one.topic, one.partition, _INVALID)
         more: dict[str, Any] = {"metadata": note} if (note := note_in(one)) else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition, topic_partitions
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition, partition_of, topic_partitions
 from holdfast.adapters.kafka.loop_arguments import partitions_given
 from holdfast.adapters.kafka.loop_errors import as_client, differs
 from holdfast.adapters.kafka.offsets import BEGINNING, END, TAIL
@@ -52,7 +52,7 @@ class LoopOffsets:
         if offsets is None:
             return None
         named = [one for one in partitions_given(offsets) if one.offset >= 0]
-        below = {Partition(one.topic, one.partition): one.offset for one in named}
+        below = {partition_of(one): one.offset for one in named}
         for partition, offset in below.items():
             if self.is_assigned(partition):
                 self._driven.end_below(partition, offset)
@@ -71,7 +71,7 @@ class LoopOffsets:
         if not allowed:
             why = "StoreOffsets failed: set enable.auto.offset.store=false to say by yourself what is done"
             raise as_client(KafkaError._INVALID_ARG, why)  # noqa: SLF001 - librdkafka's name
-        named = [Partition(one.topic, one.partition) for one in given]
+        named = [partition_of(one) for one in given]
         if named and not any(map(self.is_assigned, named)):
             raise as_client(self._unlike(named[0]), f"StoreOffsets failed: {named[0]} is not assigned to this consumer")
         self.done_below(given)
@@ -112,7 +112,7 @@ class LoopOffsets:
         self._check_ours(below, targets)
         replies = self._source.commit_now(targets)
         for reply in replies:
-            owner = self._family.owners.get(Partition(reply.topic, reply.partition))
+            owner = self._family.owners.get(partition_of(reply))
             if owner is not None and owner.phase is Phase.OWNED and reply.error is None:
                 owner.committed, owner.committed_at = reply.offset, self._driven.parts.runtime.now()
                 self._stood[owner] = reply.offset
@@ -192,7 +192,7 @@ class LoopOffsets:
     def position(self, one: TopicPartition) -> TopicPartition:
         """The position: the offset after the last returned record, and after following offsets that are not
         returned."""
-        partition = Partition(one.topic, one.partition)
+        partition = partition_of(one)
         position = self._family.partitions.wishes.get(partition)
         if position is None:
             position = self._read_up_to(partition)
@@ -244,7 +244,7 @@ class LoopOffsets:
     def seek(self, one: TopicPartition) -> None:
         """Read on from there; inside of on_assign, after that has returned, as with `assign`. Raises KafkaException,
         SourceError."""
-        partition = Partition(one.topic, one.partition)
+        partition = partition_of(one)
         if not self.is_assigned(partition):
             raise as_client(self._unlike(partition), f"Failed to seek: {partition} is not assigned to this consumer")
         if not is_place(one.offset):
@@ -270,12 +270,12 @@ class LoopOffsets:
         self.left_out = (self.left_out | left_out) - again
         self._driven.user.let(again)
         self._driven.user.hold(left_out)
-        self._begin_at([one for one in wanted if Partition(one.topic, one.partition) not in left_out])
+        self._begin_at([one for one in wanted if partition_of(one) not in left_out])
 
     def _begin_at(self, wanted: Sequence[TopicPartition]) -> None:
         """Begin at the offsets that on_assign has given by `assign` and `seek`; the last one of a partition counts.
         Raises SourceError."""
-        for partition, one in {Partition(one.topic, one.partition): one for one in wanted}.items():
+        for partition, one in {partition_of(one): one for one in wanted}.items():
             self._go(partition, one)
 
     def _go(self, partition: Partition, one: TopicPartition) -> None:
@@ -295,7 +295,7 @@ class LoopOffsets:
         return KafkaError._STATE if partition.topic in known else KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - librdkafka's names
 
     def _resolved(self, one: TopicPartition) -> int:
-        return self._source.resolve(Partition(one.topic, one.partition), one.offset, Deadline(_ASK_S, SYSTEM_CLOCK))
+        return self._source.resolve(partition_of(one), one.offset, Deadline(_ASK_S, SYSTEM_CLOCK))
 
 
 def _unreturned(owner: Ownership, below: int) -> bool:

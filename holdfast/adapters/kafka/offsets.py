@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.adapters.kafka import faults
-from holdfast.adapters.kafka._client import KafkaException, TopicPartition, topic_partitions
+from holdfast.adapters.kafka._client import KafkaException, TopicPartition, partition_of, topic_partitions
 from holdfast.adapters.kafka.admin import request_s
 from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.records import Partition
@@ -53,12 +53,9 @@ def offsets_at(
     Raises:
         SourceError: about the call, or about one partition.
     """
-    found = {}
-    for partition, answer in offsets_of_each(consumer, partitions, when, deadline, what).items():
-        if isinstance(answer, SourceError):
-            raise answer
-        found[partition] = answer
-    return found
+    asked = topic_partitions(partitions, dict.fromkeys(partitions, when))
+    replies = _replies(consumer.offsets_for_times, asked, deadline, what)
+    return {partition_of(reply): reply.offset for reply in _without_error(replies)}
 
 
 def offsets_of_each(
@@ -67,12 +64,8 @@ def offsets_of_each(
     """Ask for offsets of partitions that have a leader (`Admin.leaders`). Each gets its offset or its error. Raises
     errors about all."""
     asked = topic_partitions(partitions, dict.fromkeys(partitions, when))
-    return {
-        Partition(reply.topic, reply.partition): reply.offset if error is None else error
-        for reply, error in _replies(
-            lambda timeout_s: consumer.offsets_for_times(asked, timeout=timeout_s), asked, deadline, what
-        )
-    }
+    replies = _replies(consumer.offsets_for_times, asked, deadline, what)
+    return {partition_of(reply): error or reply.offset for reply, error in replies}
 
 
 def committed(
@@ -80,40 +73,37 @@ def committed(
 ) -> list[TopicPartition]:
     """The offsets that the group has committed, with their metadata; an offset below 0 = none. Arguments and errors as
     above."""
-    found = []
-    for reply, error in committed_of_each(consumer, partitions, deadline, what):
-        if error is not None:
-            raise error
-        found.append(reply)
-    return found
+    return _without_error(committed_of_each(consumer, partitions, deadline, what))
 
 
 def committed_of_each(
     consumer: OffsetReader, partitions: Sequence[Partition], deadline: Deadline, what: str
 ) -> list[tuple[TopicPartition, SourceError | None]]:
     """The offsets that the group has committed, each with its error or None. Raises errors about all of them."""
-    asked = topic_partitions(partitions)
-    return _replies(lambda timeout_s: consumer.committed(asked, timeout=timeout_s), asked, deadline, what)
+    return _replies(consumer.committed, topic_partitions(partitions), deadline, what)
 
 
 def _replies(
-    call: Callable[[float], list[TopicPartition]], asked: Sequence[TopicPartition], deadline: Deadline, what: str
+    call: Callable[..., list[TopicPartition]], asked: list[TopicPartition], deadline: Deadline, what: str
 ) -> list[tuple[TopicPartition, SourceError | None]]:
     if not asked:
         return []
     try:
-        replies = call(request_s(deadline))
+        replies = call(asked, timeout=request_s(deadline))
     except KafkaException as error:
         raise faults.as_source_error(error.args[0], what) from error
     return [
-        (
-            each,
-            None
-            if each.error is None
-            else faults.as_source_error(each.error, f"{what}: {each.topic}-{each.partition}"),
-        )
+        (each, None if each.error is None else faults.as_source_error(each.error, f"{what}: {partition_of(each)}"))
         for each in replies
     ]
+
+
+def _without_error(replies: Sequence[tuple[TopicPartition, SourceError | None]]) -> list[TopicPartition]:
+    """The replies. Raises SourceError: the first error among them."""
+    for _, error in replies:
+        if error is not None:
+            raise error
+    return [reply for reply, _ in replies]
 
 
 def offsets_by_leader(

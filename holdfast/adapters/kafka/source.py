@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka import broker_features, faults
-from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition, topic_partitions
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition, partition_of, topic_partitions
 from holdfast.adapters.kafka.admin import Admin
 from holdfast.adapters.kafka.broker_features import NOT_ASKED, BrokerFeatures
 from holdfast.adapters.kafka.callbacks import Callbacks
@@ -236,7 +236,7 @@ class KafkaSource:
         if self._consumer is None:
             self.reach(topics, deadline)
         self._topics = list(topics)
-        self._starting_offsets.begin(self._client_or_raise(), self._topics, deadline)
+        self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
         self._join()
 
     def _make_client(self, deadline: Deadline) -> None:
@@ -450,7 +450,7 @@ class KafkaSource:
     ) -> Mapping[Partition, Committed | SourceError | None]:
         """The offsets that the group has committed. An error is never returned as None ("nothing")."""
         replies = committed_of_each(self._client_or_raise(), partitions, deadline, "reading the committed offsets")
-        found = {Partition(each.topic, each.partition): error or self._mark.read(each) for each, error in replies}
+        found = {partition_of(each): error or self._mark.read(each) for each, error in replies}
         self._mark.tell()
         return found
 

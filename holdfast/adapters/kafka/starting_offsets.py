@@ -18,7 +18,6 @@ from holdfast.records import Partition
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from holdfast.adapters.kafka._client import Consumer
     from holdfast.adapters.kafka.offsets import OffsetReader
     from holdfast.adapters.kafka.topic_ids import TopicIds
     from holdfast.timing import Deadline
@@ -71,10 +70,6 @@ class StartingOffsets:
     def chosen(self) -> bool:
         """Whether there is a policy; with auto.offset.reset=error a partition without an offset is an error."""
         return self._when is not None
-
-    def begin(self, consumer: Consumer, topics: Collection[str], deadline: Deadline) -> None:
-        """Look, before the group is joined. Raises SourceError."""
-        self.look(consumer, topics, deadline)
 
     def has_to_look(self, topics: Collection[str]) -> bool:
         """Whether `look` has to ask about one of these topics."""

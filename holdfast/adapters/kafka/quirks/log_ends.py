@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.adapters.kafka._client import IsolationLevel, KafkaException, OffsetSpec, TopicPartition
+from holdfast.adapters.kafka._client import IsolationLevel, KafkaException, OffsetSpec, TopicPartition, partition_of
 from holdfast.adapters.kafka.faults import as_source_error
-from holdfast.records import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.kafka._client import AdminClient
     from holdfast.adapters.kafka.admin import Admin
+    from holdfast.records import Partition
 
 #: The timeout of one request.
 _REQUEST_S = 5.0
@@ -61,7 +61,7 @@ class LogEnds:
             if not all(future.done() for future in self._asked.values()):
                 return None
             asked, self._asked, self._of = self._asked, {}, None
-            return {Partition(one.topic, one.partition): future.result().offset for one, future in asked.items()}
+            return {partition_of(one): future.result().offset for one, future in asked.items()}
         except KafkaException as error:
             self._admin.doubt(error.args[0])
             raise as_source_error(error.args[0], "asking for the ends of the logs") from error

@@ -21,7 +21,7 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdfast.adapters.kafka._client import KafkaException, TopicCollection
+from holdfast.adapters.kafka._client import KafkaException, TopicCollection, partition_of
 from holdfast.adapters.kafka.config import GroupProtocol
 from holdfast.adapters.kafka.joining import join
 from holdfast.errors import SourceError, SourceUnavailable
@@ -151,7 +151,7 @@ def assigned_in(described: Any) -> dict[str, frozenset[Partition]] | None:  # no
     if described.state.name != "STABLE" or described.type.name == "CONSUMER":
         return None
     return {
-        member.member_id: frozenset(Partition(one.topic, one.partition) for one in member.assignment.topic_partitions)
+        member.member_id: frozenset(partition_of(one) for one in member.assignment.topic_partitions)
         for member in described.members
     }
 

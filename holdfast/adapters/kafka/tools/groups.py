@@ -6,7 +6,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from holdfast.adapters.kafka._client import ConsumerGroupTopicPartitions, KafkaError, ResourceType, TopicCollection
+from holdfast.adapters.kafka._client import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    ResourceType,
+    TopicCollection,
+    partition_of,
+)
 from holdfast.adapters.kafka.admin import Admin, request_s
 from holdfast.adapters.kafka.properties import addresses
 from holdfast.adapters.kafka.quirks.leave_static import cannot
@@ -17,7 +23,6 @@ from holdfast.adapters.kafka.wire import Malformed, tls_context, uses_tls
 from holdfast.errors import NoCoordinator, NotAuthorised, SourceError, SourceUnavailable, UnknownGroup
 from holdfast.plugin.assign.java import offsets_partition
 from holdfast.plugin.retrying.retry_topics import delay_in
-from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK
 from holdfast.tools.advice.group_view import GroupView, MemberView
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.plugin.retrying.keeping import Keeping
+    from holdfast.records import Partition
     from holdfast.timing import Deadline
     from holdfast.tools.advice.group_view import Node
 
@@ -127,9 +133,7 @@ class KafkaGroupViews:
         )
         reply = self._admin.answer(asked[self.group], deadline, f"reading the offsets of {self.group}")
         return {
-            Partition(each.topic, each.partition): f"its offset is not told: {each.error.str()}"
-            if each.error is not None
-            else each.offset
+            partition_of(each): f"its offset is not told: {each.error.str()}" if each.error is not None else each.offset
             for each in reply.topic_partitions
             if each.offset >= 0 or each.error is not None
         }
@@ -243,7 +247,7 @@ def _protocol(
 
 
 def _partitions(assignment: Any) -> frozenset[Partition]:  # noqa: ANN401 - as the binding has it
-    return frozenset(Partition(each.topic, each.partition) for each in assignment.topic_partitions)
+    return frozenset(partition_of(each) for each in assignment.topic_partitions)
 
 
 def _matching(pattern: str | None, topics: Collection[str]) -> frozenset[str]:

@@ -10,6 +10,7 @@ from holdfast.adapters.kafka._client import (
     KafkaError,
     KafkaException,
     TopicPartition,
+    partition_of,
 )
 from holdfast.adapters.kafka.admin import request_s
 from holdfast.adapters.kafka.commit_mark import CommitMark
@@ -54,7 +55,7 @@ class KafkaOffsetTool(TopicView):
         mark = CommitMark(self.group, self._ids, lambda: "")
         mark.position_names(partitions, deadline)
         replies = committed(self.consumer, partitions, deadline, self._reading)
-        found = {Partition(each.topic, each.partition): mark.read(each) for each in replies}
+        found = {partition_of(each): mark.read(each) for each in replies}
         mark.tell()
         return found
 
@@ -73,7 +74,7 @@ class KafkaOffsetTool(TopicView):
             for number in found.partitions
         ]
         replies = committed(self.consumer, theirs, deadline, self._reading)
-        read = {Partition(each.topic, each.partition): each.offset for each in replies if each.offset >= 0}
+        read = {partition_of(each): each.offset for each in replies if each.offset >= 0}
         of_group = [each for each in theirs if each.topic in {known.topic for known in read}]
         firsts, lasts = self.first_offsets(of_group, deadline), self.last_offsets(of_group, deadline)
         lags = dict.fromkeys(sorted({each.topic for each in of_group}), 0)
@@ -99,7 +100,7 @@ class KafkaOffsetTool(TopicView):
                 member.client_id,
                 member.host,
                 member.group_instance_id or member.member_id,
-                tuple(sorted(Partition(each.topic, each.partition) for each in member.assignment.topic_partitions)),
+                tuple(sorted(partition_of(each) for each in member.assignment.topic_partitions)),
             )
             for member in found.members
         ]

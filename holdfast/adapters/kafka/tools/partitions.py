@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.adapters.kafka._client import IsolationLevel, OffsetSpec, TopicCollection, TopicPartition
+from holdfast.adapters.kafka._client import IsolationLevel, OffsetSpec, TopicCollection, TopicPartition, partition_of
 from holdfast.adapters.kafka.admin import request_s
 from holdfast.errors import SourceError, UnknownTopic
 from holdfast.records import Partition
@@ -120,7 +120,7 @@ class PartitionViews:
         """Wait for the offsets; each, or the text of its error."""
         found: dict[Partition, int | str] = {}
         for one, future in asked.items():
-            partition = Partition(one.topic, one.partition)
+            partition = partition_of(one)
             try:
                 offset = int(self._admin.answer(future, deadline, "asking for the ends of the log").offset)
             except SourceError as error:

@@ -220,7 +220,7 @@ class _Picture:
     def _cell(self, cell: _Cell, x: int, y: int, middle: int) -> Iterator[str]:
         boxes = self._boxes
         across, down = boxes.width + boxes.gap, boxes.height + boxes.gap
-        # What does not fit is left out at the end: better of what stays.
+        # Boxes that do not fit are left out at the end: partitions that stay matter least.
         order = ("stays", "goes", "comes") if len(cell) <= boxes.at_most else ("goes", "comes", "stays")
         ways = [(each, way) for way in order for each in getattr(cell, way)]
         for i, (partition, way) in enumerate(ways[: boxes.at_most]):
@@ -276,7 +276,7 @@ class _Picture:
 
 
 def _cells(panel: Panel) -> dict[str, _Cell]:
-    """By member; partitions by topic, broker and number in each."""
+    """Member -> its partitions, by topic, broker and number."""
     cells = {member: _Cell() for member in [*panel.members, *panel.plan.values()]}
     previous, following = panel.previous, panel.following
     for partition in sorted(panel.plan, key=lambda each: (each.topic, each.broker, each.number)):

@@ -169,7 +169,7 @@ class Configured(NamedTuple):
 
     #: For `holdfast.tools.advice.doctor`; None: nothing that the doctor judges.
     conf: Mapping[str, object] | None = None
-    #: What the source itself would warn of at its start, by setting.
+    #: Setting -> the warning that the source itself would give at its start.
     warnings: Mapping[str, str] = MappingProxyType({})
 
 

@@ -51,7 +51,7 @@ __all__ = [
     "worst",
 ]
 
-#: Of configurations.
+#: Rules about a configuration.
 CONF_RULES: tuple[Rule[ClientConf], ...] = (
     *spelling.RULES,
     *membership.RULES,
@@ -59,14 +59,14 @@ CONF_RULES: tuple[Rule[ClientConf], ...] = (
     *reading.RULES,
     *rocketmq.RULES,
 )
-#: Of a live group.
+#: Rules about a live group.
 GROUP_RULES: tuple[Rule[Watched], ...] = (
     *live_members.RULES,
     *live_shares.RULES,
     *live_offsets.RULES,
     *live_topics.RULES,
 )
-#: Of a configuration and the live group that it is for.
+#: Rules about a configuration and the live group that it is for.
 JOINING_RULES: tuple[Rule[Joining], ...] = joining.RULES
 
 

@@ -11,7 +11,7 @@ from holdfast.plugin.assign.java import java_hash
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: Of a new HashMap; it doubles beyond three quarters.
+#: Buckets of a new HashMap in Java; it doubles when three quarters are used.
 _BUCKETS = 16
 
 

@@ -1,1 +1,1 @@
-"""The audit's report: the events judged, told, drawn."""
+"""The audit's report: judges events, writes tables, draws pages."""

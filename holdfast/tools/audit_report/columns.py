@@ -29,7 +29,7 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns, in their order."""
+        """The columns' names, in order."""
         return tuple(each.name for each in self.columns)
 
 

@@ -8,9 +8,9 @@ from enum import StrEnum
 class Verdict(StrEnum):
     """The verdict on offsets that no span covers."""
 
-    LOST = "lost"  #: those who read it have told everything, and went past it
+    LOST = "lost"  #: all events of its readers are there, and they went past it
     UNKNOWN = "unknown"  #: it may have been done by a run that could not tell
-    PENDING = "pending"  #: nobody says that it is done
+    PENDING = "pending"  #: no member has reported it as done
     LEFT = "left"  #: the group ended cleanly before it, or was told to skip it
     EXPIRED = "expired"  #: the log had deleted it before it was read
 
@@ -20,9 +20,9 @@ class Reason(StrEnum):
 
     PASSED = "passed"  #: lost: its owner's position went past it
     JUMPED = "jumped"  #: lost: the next owner began beyond it
-    KILLED = "killed"  #: unknown: its reader ended without a word, or still lives and has not told yet
+    KILLED = "killed"  #: unknown: its reader ended without a last event, or lives and has not reported it yet
     INCOMPLETE = "incomplete"  #: unknown: events of its reader are missing
-    LAG = "lag"  #: pending or left: nobody came so far; lost, where all had to be consumed
+    LAG = "lag"  #: pending or left: no member has read so far; lost, if everything had to be consumed
     RESET = "reset"  #: left: the group was told to begin beyond it
     RETENTION = "retention"  #: expired: its reader found that the log begins behind it
 
@@ -30,8 +30,8 @@ class Reason(StrEnum):
 class Cause(StrEnum):
     """Why a record was executed again."""
 
-    CRASH = "crash"  #: who had executed it was killed
-    HAND_OVER = "hand-over"  #: who had executed it had given the partition away, or lost it
+    CRASH = "crash"  #: the member that had executed it was killed
+    HAND_OVER = "hand-over"  #: the member that had executed it had given the partition away, or lost it
     REDELIVERY = "redelivery"  #: the same run, in the same ownership
     RESET = "reset"  #: the group was told to read it again
 
@@ -48,6 +48,6 @@ class Ended(StrEnum):
     """How a run ended."""
 
     CLEAN = "clean"
-    UNCLEAN = "unclean"  #: it said that it stops, with an error or with records in hand
+    UNCLEAN = "unclean"  #: it reported its stop, with an error or with records in hand
     KILLED = "killed"  #: it fell silent
     ALIVE = "alive"  #: its last event is as recent as the others'

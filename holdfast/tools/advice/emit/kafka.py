@@ -175,7 +175,7 @@ def _offsets(client: Client) -> list[Choice[Value]]:
 
 
 def _session_ms(workload: Workload) -> int:
-    """Of a classic group. Raises SettingError."""
+    """The session timeout of a classic group. Raises SettingError."""
     if workload.static_id is None:
         return _CRASH_SESSION_MS if workload.restarts == "crash" else budget.DEFAULT_SESSION_MS
     session_ms = max(budget.DEFAULT_SESSION_MS, workload.static_session_ms)
@@ -201,7 +201,7 @@ def _session_reason(workload: Workload) -> str:
 
 
 def _group_session_ms(workload: Workload) -> int:
-    """Of a group under the consumer protocol. Raises SettingError."""
+    """The session timeout of a group under the consumer protocol. Raises SettingError."""
     least_ms, most_ms = budget.GROUP_SESSION_RANGE_MS
     if workload.static_id is None:
         return least_ms

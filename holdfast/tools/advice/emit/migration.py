@@ -39,9 +39,9 @@ class Step:
 
     what: str
     why: str
-    #: What each member has from then on, beside what it had.
+    #: Settings that each member gets, beside those that it has.
     settings: tuple[Choice[Value], ...]
-    #: What it no longer has.
+    #: Settings that it loses.
     without: tuple[str, ...] = ()
     #: Member by member, in this order. Of a group that is not known: empty.
     restarts: tuple[Restart, ...] = ()
@@ -52,7 +52,7 @@ class Migration:
     """The steps in their order; none: the group is there already."""
 
     steps: tuple[Step, ...]
-    #: What has to be so before, and what to look for.
+    #: Conditions to check before, and signs to look for.
     notes: tuple[str, ...]
 
 

@@ -53,7 +53,7 @@ class Living:
     """A group as it is."""
 
     members: tuple[Subscriber, ...]
-    #: Of the topics that anybody wants.
+    #: All partitions of the subscribed topics.
     partitions: frozenset[Partition]
     plan: Plan
     #: The one in use: "range", "roundrobin", "sticky", "cooperative-sticky", "uniform".

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from holdfast.tools.advice.emit.workload import Workload
 
-#: What the brokers give in one pull, and in one receive by gRPC, whatever is asked for.
+#: The most messages that brokers return in one pull, and in one receive by gRPC, even if more are requested.
 _PULL = 32
 _MOST_THREADS = 1_000
 _DEFAULT_QUEUE = 1_000
-#: What waits in the process lasts for so long. A long poll answers within milliseconds, so it need not be more.
+#: Seconds of work that wait in the process. A long poll answers within milliseconds, so no more is needed.
 _AHEAD_S = 2.0
-#: What the proxy allows (minInvisibleTimeMillsForRecv, maxInvisibleTimeMills).
+#: The range that the proxy allows (minInvisibleTimeMillsForRecv, maxInvisibleTimeMills).
 _INVISIBLE_RANGE_S = (10, 12 * 3600)
 #: A message stays hidden for half as much again as it should take.
 _SLACK = 1.5

@@ -24,7 +24,7 @@ class Sheet:
     where: str
     form: Form
     choices: tuple[Choice[Value], ...]
-    #: What no key can say.
+    #: Notes that fit into no key.
     notes: tuple[str, ...] = ()
 
     def __getitem__(self, key: str) -> Value:

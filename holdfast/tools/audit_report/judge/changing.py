@@ -98,10 +98,10 @@ class Turns:
 
 
 def rows_of(rebalance: Rebalance, number: int, turns: Turns, near: Sequence[Near]) -> Iterator[tuple[str, Row]]:
-    """Of `rebalances`, `moves` and `pauses`.
+    """The rows of `rebalances`, `moves` and `pauses` for one rebalance.
 
     Args:
-        rebalance: of which.
+        rebalance: the rebalance.
         number: its number.
         turns: of all partitions.
         near: what ended near it, in the order of time.
@@ -109,7 +109,7 @@ def rows_of(rebalance: Rebalance, number: int, turns: Turns, near: Sequence[Near
     moves = [each for each in (_move(each, turns) for each in rebalance.changes) if each]
     gained = sum(each.kind == "assigned" for each in rebalance.changes)
     lags = [each["lag"] for each in moves if each["lag"] is not None]
-    # Where nothing waited there was nothing to do: that is no pause.
+    # Without records that waited there was nothing to do, so it was no pause.
     waited = (each for each in moves if each["moved"] and each["waiting"])
     pauses = [each["pause_ms"] for each in waited if each["pause_ms"] is not None]
     row = {
@@ -121,7 +121,7 @@ def rows_of(rebalance: Rebalance, number: int, turns: Turns, near: Sequence[Near
         "gained": gained,
         "given": len(rebalance.changes) - gained,
         "moved": sum(each["moved"] for each in moves),
-        # Where nothing waited, or it is not known whether anything did, nobody can have stopped.
+        # Without records that waited, or if that is not known, no stop can be measured.
         "stop_ms": _stop_ms(rebalance, near) if any(lags) else None,
         "pause_ms": max(pauses, default=None),
         "lag": sum(lags) if lags else None,
@@ -184,7 +184,7 @@ def _stop_ms(rebalance: Rebalance, near: Sequence[Near]) -> int | None:
 
 
 def _peak(rebalance: Rebalance, moves: Sequence[Row], near: Sequence[Near]) -> dict[str, float | None]:
-    """Of the member with the highest ratio, and of what it gained from others."""
+    """The peak of the member with the highest ratio, in partitions that it gained from others."""
     taken: dict[Where, dict[str, int]] = defaultdict(dict)  # by partition: which run got it, and when first
     for each in moves:
         if each["moved"]:

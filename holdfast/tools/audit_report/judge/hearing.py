@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     Event = Mapping[str, Any]
-    #: What is not kept: a row of the table "lag"; an event's "keys", offset and key of what was handled; a "report".
+    #: Data that is not kept: a row of the table "lag"; an event's "keys" (offset and key of each record); a "report".
     Passing = tuple[str, dict[str, Any]]
 
     #: A span as an event tells it: as far as BEGAN and ENDED of what is kept.
@@ -25,12 +25,12 @@ _NO_RECORDS = frozenset(each.value for each in NO_RECORDS)
 _OUTCOMES = frozenset(each.value for each in Outcome)
 #: Records of a span are spread over its time; no further than that, whatever it says.
 _SPREAD_MS = 3_600_000
-#: What is beyond is no number of records and no offset: sums of it are to fit into a column.
+#: The largest number of records, and the largest offset. Sums of larger ones would not fit into a column.
 _MOST = 1 << 60
 
 
 def hear(kept: Kept, events: Iterable[Event]) -> Iterator[Passing]:
-    """Take them in.
+    """Add events to the state of their group.
 
     Args:
         kept: of their group.

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 #: A span as it is kept. `old`: its executions have been judged.
 FIRST, NEXT, OUTCOME, RECORDS, BEGAN, ENDED, RUN, EPOCH, SEQ, OLD = range(10)
-#: Of which records are counted.
+#: Outcomes whose records are counted.
 OUTCOMES = tuple(each.value for each in Outcome if each not in (Outcome.ABSENT, Outcome.EXPIRED))
-#: Of what `Kept.state` gives.
+#: The version of `Kept.state`.
 _VERSION = 2
 
 
@@ -88,7 +88,7 @@ class Run:
     ended: bool = False  #: its row is told
 
     def row(self, name: str, how: Ended) -> dict[str, Any]:
-        """Of `members`, but for what others have to do with."""
+        """The row of `members`, without columns that depend on other runs."""
         made: dict[str, Any] = {"member": self.member, "run": name, "protocol": self.protocol, "source": self.source}
         made |= {"started_ms": self.from_ms, "ended_ms": self.last_ms, "ended": how.value, "complete": self.complete}
         made |= {"events": self.events, "missing": self.next_seq - self.events, "dropped": self.dropped}
@@ -101,7 +101,7 @@ class JudgedPartition:
 
     owners: list[Owner] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
-    #: What owners have said and is not settled: run, seq of its `assigned`, at_ms, position, whether all had come.
+    #: Positions of owners that are not judged yet: run, seq of its `assigned`, at_ms, position, whether all had come.
     says: list[list[Any]] = field(default_factory=list)
     #: Owners whose rows are told: run, seq of its `assigned`.
     told: list[list[Any]] = field(default_factory=list)
@@ -148,7 +148,7 @@ class JudgedPartition:
                 continue  # long ago, or its `assigned` says all that is known
             owner.killed = not run.stopped
             owner.complete = owner.complete or run.complete
-            if run.unreported:  # something of it is missing, and nobody knows what
+            if run.unreported:  # events of it are missing, and it is not known which
                 owner.complete, owner.told = False, None
             if owner.ended_by is None and run.stopped:
                 owner.to_ms, owner.ended_by = run.last_ms, "stopped"

@@ -19,7 +19,7 @@ _NONE = -1
 
 
 class Keys:
-    """Of one group, in which a key is unique in its topic."""
+    """The keys of one group. A key is unique in its topic."""
 
     def __init__(self) -> None:
         self.asked_for = False  #: events carry keys
@@ -34,7 +34,7 @@ class Keys:
             self._sorter.add((place[0], key, place[1], at, told["run"], told["seq"], nth, told["at_ms"]))
 
     def rows(self) -> Iterator[Row]:
-        """Of `duplicate_keys`."""
+        """The rows of `duplicate_keys`."""
         for (topic, key), executions in groupby(self._sorter, itemgetter(0, 1)):
             row = _of(executions)
             if row is not None:

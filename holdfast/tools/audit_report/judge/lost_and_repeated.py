@@ -2,9 +2,8 @@
 
 Pure, and in one pass: what is held is the ownerships of the partition, and the spans that lie over one offset.
 
-A run of which the audit can read nothing casts doubt on its whole group: it may have had any partition. One that is
-known and has not told everything casts doubt only where a partition may have had an owner that nobody knows: a hole in
-its epochs shows that.
+A run of which the audit can read nothing casts doubt on its whole group: it may have had any partition. A known run
+with missing events casts doubt only on partitions that may have had an unknown owner: a hole in the epochs shows that.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class Rules:
     over: bool = False  #: all runs of the group have stopped cleanly
     all_of_it: bool = False  #: everything up to the log's end had to be consumed
     final: bool = True  #: no more will come; else what is pending is not told
-    unheard: bool = False  #: nothing can be read of some run of the group: it may have done anything
-    doubted: bool = False  #: some run has not told everything: it may have had partitions of which nobody knows
+    unheard: bool = False  #: no event of some run of the group can be read: it may have done anything
+    doubted: bool = False  #: events of some run are missing: it may have had partitions that are not known
 
 
 @dataclass(slots=True)
@@ -126,7 +125,7 @@ class Sweep:
             self._open.append(_new(Execution, (next_, first, records, owner, ended_ms, old)))
 
     def _passed(self, owner: Owner, first: int, next_: int, outcome: str) -> None:
-        """Note records that were deleted unread: a gap, unless somebody has handled them after all."""
+        """Note records that were deleted unread: a gap, unless another owner has handled them."""
         if outcome != Outcome.EXPIRED:
             return
         if self._begin is None:
@@ -270,7 +269,7 @@ class Sweep:
             self.gaps.append(row)
 
     def _verdict(self, offset: int) -> tuple[Verdict, Reason, list[Owner]]:
-        """Of an offset that no span covers; asked when all spans below have been seen."""
+        """The verdict on an offset that no span covers. Call it when all spans below have been seen."""
         for first, next_, owner in self._expired:
             if first <= offset < next_:
                 return Verdict.EXPIRED, Reason.RETENTION, [owner]
@@ -289,7 +288,7 @@ class Sweep:
         return found
 
     def _by_word(self, offset: int, readers: list[Owner]) -> tuple[Verdict, Reason, list[Owner]]:
-        """The verdict by what the owners have said that have to answer for the offset."""
+        """The verdict by the events of the owners that may have read the offset."""
         untold = [each for each in readers if not each.has_told(offset)]
         if untold or not readers:
             killed = any(each.killed for each in untold)
@@ -300,10 +299,9 @@ class Sweep:
         return Verdict.LOST, Reason.JUMPED if reached else Reason.LAG, readers
 
     def _readers(self, offset: int) -> list[Owner]:
-        """The owners that have to answer for an offset: the last one that was assigned at or below it and read on from
-        there; and those after it that were, and have begun beyond it, or of whom nobody knows where they were to begin.
-        Who came before had to be read again by that last one: but where nobody knows who came before, all have to
-        answer."""
+        """The owners that may have read an offset: the last one that was assigned at or below it and read on;
+        and later ones that began beyond it, or whose beginning is not known. An earlier owner's records had to be read
+        again by that last one. If the order of the owners is not known, all of them count."""
         found: list[Owner] = []
         for each in reversed(self.owners):
             if each.position is None and not each.read_below(offset):
@@ -316,7 +314,7 @@ class Sweep:
         return found[::-1]
 
     def _goes_back(self) -> bool:
-        """Whether somebody began below what one before had said, and nobody had reset it: as where clocks differ."""
+        """Whether an owner began below the position of an earlier one without a reset, as when clocks differ."""
         said = 0
         for each in self.owners:
             if each.position is not None and each.position < said and each.trigger != "reset":
@@ -325,8 +323,8 @@ class Sweep:
         return False
 
     def _may_have_had_others(self, readers: list[Owner]) -> bool:
-        """Owners after the first of these of whom no event came: a hole in the epochs; where nobody counts them,
-        any run that has not told everything."""
+        """Whether there may have been owners, after the first of these, without any event: a hole in the epochs shows
+        them. Without epochs, any run with missing events may have been one."""
         if not self._counted:
             return self.rules.doubted or self._out_of_order
         first = min((each.epoch or 0 for each in readers), default=0)

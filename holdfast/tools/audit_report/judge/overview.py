@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Of all groups together."""
+    """Facts of all groups together."""
 
     last_ms: int = 0  #: the last event
     unreadable: int = 0  #: lines that are no events
     cut: frozenset[str] = frozenset()  #: runs of which a line is none
-    #: By group, of how many runs nothing can be read; None: nobody knows of which group.
+    #: Group (None: not known) -> number of its runs of which no event can be read.
     unheard: Mapping[str | None, int] = field(default_factory=dict)
     groups: frozenset[str] = frozenset()  #: those with events
 
     @classmethod
     def of(cls, runs: Iterable[tuple[str | None, str | None, int | None, int]]) -> Overview:
-        """Args: runs: of each group and run its last event (None: none came), and how many lines are none."""
+        """Make it of (group, run, time of its last event or None, lines that are no events)."""
         every = list(runs)
         heard = {run for _, run, last_ms, _ in every if last_ms is not None}
         return cls(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.tools.audit_report.judge.settings import AuditSettings
 
 _RUN_OF_FILE = re.compile(RUN_OF_FILE)
-#: What a line weighs beside its text.
+#: Memory of a line beside its text, in bytes.
 _A_LINE = 300
 
 

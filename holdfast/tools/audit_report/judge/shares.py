@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class Shares:
-    """Of one group."""
+    """The intake of one group, by second and run."""
 
     def __init__(self) -> None:
         self._sorter = Sorter()
 
     def add(self, run: str, second_ms: int, records: float, handled: float) -> None:
-        """So many ended in that second; there may be more."""
+        """Add records that ended in that second. Called several times for a second."""
         self._sorter.add((second_ms, run, records, handled))
 
     def rows(self) -> Iterator[Row]:
-        """Of `intake`, but for members' names."""
+        """The rows of `intake`, without members' names."""
         for (second_ms, run), parts in groupby(self._sorter, itemgetter(0, 1)):
             records = handled = 0.0
             for *_, more, of_these in parts:

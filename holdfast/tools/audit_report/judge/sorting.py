@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 #: About so many bytes are held, of all rows together.
 _ROOM = 64 << 20
 _A_ROW = 300
-#: About so many bytes of a file are read at once, of each sorted run in it.
+#: Bytes of each sorted run that are read at once, about.
 _BLOCK = 256 << 10
 
 
 class Sorter:
-    """Give it rows in any order, then read them in theirs, as often as you like.
+    """Sorts rows that come in any order. They can be read more than once.
 
     Args:
-        room: about so many bytes are held.
+        room: the bytes to hold in memory, about.
     """
 
     def __init__(self, room: int = _ROOM) -> None:
         self._room, self._held = room, 0
         self._rows: list[Row] = []
         self._file: IO[bytes] | None = None
-        #: Of each sorted run that was written, where its blocks begin and how long they are.
+        #: The blocks of each sorted run that was written: (position in the file, length).
         self._runs: list[list[tuple[int, int]]] = []
 
     def add(self, row: Row, size: int = _A_ROW) -> None:
-        """Of numbers, text and None: where two first differ they have to be comparable.
+        """Add a row of numbers, text and None. The first columns in which two rows differ must be comparable.
 
         Raises:
             SettingError: no temporary file can be written.
@@ -45,7 +45,7 @@ class Sorter:
         self._hold(size)
 
     def extend(self, rows: Sequence[Row]) -> None:
-        """Add several, of about the same size as most."""
+        """Add several rows of a common size."""
         self._rows += rows
         self._hold(len(rows) * _A_ROW)
 

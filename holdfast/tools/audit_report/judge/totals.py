@@ -19,14 +19,14 @@ _COUNTED = ("members", "killed", "unheard", "events", "unreadable", "missing", "
 
 
 class Totals:
-    """Of the rows that it is given, and of what was counted while events came."""
+    """Sums the rows of all tables, and the counts made while events came."""
 
     def __init__(self) -> None:
         self._sums: Counter[str] = Counter()
         self._most: dict[str, float] = {}
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """A row of any table."""
+        """Count a row of any table."""
         sums = self._sums
         if table == "gaps":
             sums[row["verdict"]] += row["offsets"]
@@ -43,7 +43,7 @@ class Totals:
             self._at_most("skew", row.get("skew"))
 
     def row(self, kept: Kept) -> Row:
-        """All of it."""
+        """The row of `summary`."""
         counts, sums = kept.counts, self._sums
         found: Row = {name: counts.get(name, 0) for name in _COUNTED}
         found |= {"from_ms": counts.get("from_ms"), "to_ms": kept.newest_ms or None}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GROUP = r'^\{.*?"group"\s*:\s*"([^"\\]+)"'
 _RUN = re.compile(r'^\{.*?"run"\s*:\s*"([^"\\]+)"')
 _GROUP = re.compile(GROUP)
-#: Of `FileEvents`: <member>-<run>-<number>.jsonl
+#: A file's name as `FileEvents` makes it: <member>-<run>-<number>.jsonl
 RUN_OF_FILE = r"-([0-9a-f]{16})-[0-9]{4,}\.jsonl(?:\.gz)?$"
 
 #: In the place of a file in which no line can be read.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 150, 14, 26, 24
 #: More rebalances than that are marked above alone, without numbers; more than that are not marked.
 _MOST_NUMBERS, _MOST_MARKS = 40, 400
-#: So far apart are the numbers of rebalances at least.
+#: The least distance between the numbers of rebalances.
 _NUMBER_PX = 16
 _LABEL_LETTERS = 20
 _STEPS_S = (

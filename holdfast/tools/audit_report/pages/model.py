@@ -42,7 +42,7 @@ class Run(NamedTuple):
     sent_back: int
     failed: int
     client_skipped: int
-    #: Of what the group has handled, from 0 to 1; None = nothing was.
+    #: The part of the group's handled records, from 0 to 1; None: none was handled.
     share: float | None
     #: Against an even share among those at work at the same time; None = not to be told.
     skew: float | None
@@ -51,7 +51,7 @@ class Run(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Offsets of which nobody said that they are done."""
+    """Offsets that no member has reported as done."""
 
     topic: str
     #: Topic and partition as one name, such as orders-3: two topics may have one in common.
@@ -80,7 +80,7 @@ class Duplicate(NamedTuple):
     first: int
     next: int
     records: int
-    #: Of each of them, in all; and those of it that are due to this cause.
+    #: All executions of each record; and the repeated ones that are due to this cause.
     executions: int
     repeats: int
     #: `tables.Cause`.
@@ -160,7 +160,7 @@ class Stretch(NamedTuple):
     member: int
     from_ms: int
     to_ms: int
-    #: It ended without a word: `to_ms` is when the member was heard last.
+    #: Without an event of its end: `to_ms` is the member's last event.
     silent: bool = False
 
 
@@ -238,7 +238,7 @@ class GroupAudit:
     #: Processes of which nothing could be read; records that last words count and no span tells of.
     unheard: int
     unreported: int
-    #: Of the whole input: what could not be read.
+    #: Lines of the whole input that could not be read.
     unreadable: int
     #: Records that the Kafka client had gone past, and gave when it was sent back.
     client_skipped: int
@@ -267,12 +267,12 @@ class GroupAudit:
 
     @property
     def lost(self) -> int:
-        """Records that nobody handled, though somebody said that they were done."""
+        """Records that no member handled, although one has reported a position beyond them."""
         return self.gaps.get("lost", 0)
 
     @property
     def unknown(self) -> int:
-        """Records that may have been handled by who did not live to tell."""
+        """Records that may have been handled by a member that was killed before it could report them."""
         return self.gaps.get("unknown", 0)
 
     @property
@@ -282,12 +282,12 @@ class GroupAudit:
 
     @property
     def behind(self) -> int:
-        """Records that nobody said are done: still to come, or left when the group ended."""
+        """Records that no member has reported as done: still to come, or left when the group ended."""
         return self.gaps.get("pending", 0) + self.gaps.get("left", 0)
 
     @property
     def repeated(self) -> int:
-        """Executions beyond the first that nobody asked for: a reset does."""
+        """Executions beyond the first, without those that a reset has asked for."""
         return sum(count for cause, count in self.repeats.items() if cause != Cause.RESET)
 
     @property
@@ -313,7 +313,7 @@ class Audit:
         return sorted(self.groups, key=_how_wrong)
 
     def sum(self, figure: Callable[[GroupAudit], int]) -> int:
-        """Of all groups."""
+        """The sum of a figure over all groups."""
         return sum(map(figure, self.groups))
 
 

@@ -28,7 +28,7 @@ _UNKNOWN = -1
 
 
 def steps_of(group: GroupAudit, column: str) -> Steps:
-    """Of whole seconds, so many as fit."""
+    """Steps of whole seconds, as many as fit into the picture."""
     span_s = (group.to_ms - group.from_ms) / 1000 + 1
     step_s = next((each for each in _STEPS_S if span_s / each <= _MOST_STEPS), int(span_s / _MOST_STEPS) + 1)
     return Steps(column, group.from_ms // 1000 * 1000, step_s * 1000)
@@ -39,8 +39,8 @@ def _count(group: GroupAudit, steps: Steps) -> int:
 
 
 def ends_of(reader: TableReader, group: str) -> Mapping[tuple[str, str], tuple[int | None, int | None]]:
-    """Of each partition: the group's position, and the log's end, as members have said them last. The lag at the end is
-    of these, wherever the page tells one."""
+    """Partition -> the group's position and the log's end, as members have reported them last. All figures of the lag
+    at the end come from these."""
     found: dict[tuple[str, str], tuple[int | None, int | None]] = {}
     keys, where = ("topic", "partition"), {"group": group}
     for topic, partition, position in reader.grouped(t.COVERAGE, keys, value="position", how="max", where=where):

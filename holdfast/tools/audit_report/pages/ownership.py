@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from holdfast.tools.audit_report.pages.model import GroupAudit, Owned, Stretch
 
 _MOST_LEGEND = 24
-#: Stretches that would be narrower are drawn as one that is nobody's in particular.
+#: Narrower stretches are drawn together as one without a member.
 _LEAST_PX = 1.0
 
 
 def ownership(group: GroupAudit, times: Times) -> Picture | None:
-    """None: nothing is known of any partition."""
+    """The picture of each partition's owners over time; None: no partition is known."""
     rows = group.owned.rows
     if not rows:
         return None

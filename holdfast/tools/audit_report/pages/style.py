@@ -15,7 +15,7 @@ _DARK = (
     "--lost:#ff6b63;--unsure:#e3b341;--good:#4cc265;--pause:#ff7b72;--wash:#ff7b72;--rest:#6b7681;--covered:#2c4761"
 )
 
-#: What pauses are filled with; the one id that all pictures of a page share.
+#: The pattern that fills pauses; the one id that all pictures of a page share.
 HATCH = (
     '<defs><pattern id="audit-hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     '<rect class="ground" width="5" height="5"/><path class="hatch" d="M0 0V5"/></pattern></defs>'

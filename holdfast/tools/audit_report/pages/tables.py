@@ -31,13 +31,13 @@ Cell = str | int | float | None
 
 
 class Table(NamedTuple):
-    """One of them. Numbers are numbers, so that who shows them can set them to the right."""
+    """One table. Numbers stay numbers, so that a page can align them to the right."""
 
     name: str
     title: str
     headings: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-    #: What is not among the rows.
+    #: A note on rows that are left out.
     note: str = ""
 
 

@@ -74,7 +74,7 @@ def group_verdict(group: GroupAudit) -> str:
 def _sentence(  # noqa: PLR0917 - the figures in the order in which they are said
     untold: int, lost: int, unknown: int, expired: int, repeats: Mapping[str, int], sent_twice: int
 ) -> str:
-    """`untold`: something is missing, and nobody can say what."""
+    """`untold`: events are missing, so records may be lost without being counted."""
     parts = [f"{lost:,} lost" if lost else "Nothing known to be lost" if untold else "Nothing lost"]
     if unknown:
         parts.append(f"{unknown:,} unknown")

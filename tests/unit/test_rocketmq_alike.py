@@ -9,7 +9,6 @@ import pytest
 from holdfast import MemoryClaims
 from holdfast.adapters.rocketmq import alike as module
 from holdfast.adapters.rocketmq.alike import Alike
-from holdfast.adapters.rocketmq.cluster_servers import servers_of
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.dedup.groups_beside import groups_beside
 from holdfast.dedup.none import NoClaims
@@ -116,6 +115,6 @@ def test_without_a_store_nothing_is_compared() -> None:
 
 def test_name_servers_are_known_by_their_addresses_whatever_they_are_called() -> None:
     with RemotingClient("localhost:9876;127.0.0.1:9877;no-such-name.invalid:9878") as client:
-        found = servers_of(client)
+        found = client.servers()
     assert {"127.0.0.1:9876", "127.0.0.1:9877"} <= found
     assert not any("9878" in each for each in found)

@@ -416,14 +416,14 @@ def test_what_a_server_asks_is_answered_and_what_is_not_supported_is_refused() -
 
     told: list[int] = []
 
-    def on_told(command: Command, _: str) -> bytes | None:
+    def on_request(command: Command, _: str) -> bytes | None:
         told.append(command.code)
         if command.code == 309:
             msg = "a bug"
             raise ValueError(msg)
         return b"running" if command.code == 307 else None
 
-    with FakeServer(ask_back) as server, connected(server.address, on_told=on_told) as connection:
+    with FakeServer(ask_back) as server, connected(server.address, on_request=on_request) as connection:
         connection.ask(ASK, Deadline(LONG_S))
         said = [replies.get(timeout=LONG_S) for _ in range(3)]
         assert [(each.opaque, each.code, each.body) for each in said] == [
@@ -439,13 +439,13 @@ def test_a_server_that_asks_and_reads_no_answers_does_not_fill_the_memory() -> N
     body = bytes(64 * 1024)
     asked = SimpleQueue[int]()
 
-    def on_told(command: Command, _: str) -> bytes:
+    def on_request(command: Command, _: str) -> bytes:
         asked.put(command.opaque)
         return body
 
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
-        connected(f"127.0.0.1:{listener.getsockname()[1]}", on_told=on_told) as connection,
+        connected(f"127.0.0.1:{listener.getsockname()[1]}", on_request=on_request) as connection,
     ):
         answer = begun(connection)
         server, _ = listener.accept()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.remoting.in_flight import Request
 
 QUEUES = [Partition("orders", number, "a") for number in range(3)] + [Partition("%RETRY%g", 0, "a")]
+TOPICS: Any = SimpleNamespace(queues=QUEUES)
 
 
 class Broker:
@@ -66,7 +67,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
 
 
 def watch_of(broker: Broker) -> ForeignMemberWatch:
-    return ForeignMemberWatch(cast("Any", broker), MemoryCoordinator(), "g", lambda: QUEUES)
+    return ForeignMemberWatch(cast("Any", broker), MemoryCoordinator(), "g", TOPICS)
 
 
 def test_who_waits_for_messages_one_by_one_is_one() -> None:
@@ -91,7 +92,7 @@ def test_a_poll_that_a_client_has_left_behind_is_waited_for_at_a_start() -> None
 
 def test_a_broker_without_a_master_hides_no_other() -> None:
     broker: Any = SimpleNamespace(client_id="us", broker_names=list, master=_away)
-    assert ForeignMemberWatch(broker, MemoryCoordinator(), "g", lambda: QUEUES).look(Deadline(1.0)) == []
+    assert ForeignMemberWatch(broker, MemoryCoordinator(), "g", TOPICS).look(Deadline(1.0)) == []
 
 
 def _away(broker: str) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.adapters.rocketmq.delivery import Rotation, by_key, ordered
 from holdfast.adapters.rocketmq.outgoing import ZLIB, Message, check_size, check_topic, packed
 from holdfast.adapters.rocketmq.remoting.routes import QueueData, Route
-from holdfast.adapters.rocketmq.rotation import Rotation, by_key, ordered
 from holdfast.errors import SettingError
 from holdfast.plugin.assign.java import java_hash
 from holdfast.records import Partition

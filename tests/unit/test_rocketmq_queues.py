@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.adapters.rocketmq import queue as queue_module
 from holdfast.adapters.rocketmq import queues as queues_module
-from holdfast.adapters.rocketmq import told
+from holdfast.adapters.rocketmq import trouble_lines
 from holdfast.adapters.rocketmq.inbox import Moved, Trouble
 from holdfast.adapters.rocketmq.log import Stage
 from holdfast.adapters.rocketmq.moves import Moves
@@ -131,7 +131,7 @@ def test_the_next_pull_begins_where_the_last_answer_ended() -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
     made = HandClock()
-    for each in (queue_module, queues_module, told):
+    for each in (queue_module, queues_module, trouble_lines):
         monkeypatch.setattr(each, "SYSTEM_CLOCK", made)
     return made
 

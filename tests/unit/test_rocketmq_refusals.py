@@ -191,7 +191,7 @@ class TestResetsThatAreLeftToMembers:
         nothing: Any = None
         inbox = Inbox()
         moves, found = Moves({OTHER: cast("Any", object())}, nothing, inbox), list[tuple[Partition, int]]()
-        moves.hear(Notice(codes.Told.RESET_CLIENT_OFFSET, {"group": "g"}, body, "a:1"))
+        moves.hear(Notice(codes.FromBroker.RESET_CLIENT_OFFSET, {"group": "g"}, body, "a:1"))
         listener: Any = SimpleNamespace(reset=lambda queue, offset: found.append((queue, offset)))
         while (event := inbox.take()) is not None:
             assert isinstance(event, ResetByNotice)

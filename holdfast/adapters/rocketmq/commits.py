@@ -11,10 +11,10 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.adapters.rocketmq.group_settings import missing
 from holdfast.adapters.rocketmq.inbox import CommitAnswered, Overwritten
 from holdfast.adapters.rocketmq.offsets import REQUEST_S
 from holdfast.adapters.rocketmq.remoting import BrokerRefused, CommitIgnored, codes
+from holdfast.adapters.rocketmq.remoting.admin import missing_group
 from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import CommitFate
 from holdfast.timing import SYSTEM_CLOCK
@@ -193,7 +193,7 @@ class Commits:
             self._refusals[queue] = refusal._replace(tell_at=None)
         error = refusal.error
         if isinstance(error, BrokerRefused) and error.code == codes.GROUP_NOT_EXIST:
-            return queue, missing(self._group, queue.broker)
+            return queue, missing_group(self._group, queue.broker)
         return queue, error
 
     def refused_as_a_whole(self, queues: Collection[Partition]) -> bool:

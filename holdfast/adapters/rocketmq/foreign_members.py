@@ -12,11 +12,11 @@ from holdfast.errors import ForeignMembers, SourceUnavailable
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from holdfast.adapters.rocketmq.remoting import RemotingClient
+    from holdfast.adapters.rocketmq.topics import Topics
     from holdfast.dedup.coordinator import Coordinator
-    from holdfast.records import Partition
 
 _log = logging.getLogger("holdfast.rocketmq")
 
@@ -38,11 +38,11 @@ class ForeignMemberWatch:
         client: RemotingClient,
         coordinator: Coordinator,
         group: str,
-        queues: Callable[[], Iterable[Partition]] = tuple,
+        topics: Topics,
     ) -> None:
-        """`queues`: the group's queues. Clients that get their messages by POP are in no broker's list, so the queues
-        themselves are checked."""
-        self._client, self._coordinator, self._group, self._queues = client, coordinator, group, queues
+        """`topics`: has the group's queues. Clients that get their messages by POP are in no broker's list, so the
+        queues themselves are checked."""
+        self._client, self._coordinator, self._group, self._topics = client, coordinator, group, topics
         self._first_seen: dict[str, float] = {}
         #: Brokers that did not answer the last time, which was logged.
         self._silent: set[str] = set()
@@ -75,7 +75,7 @@ class ForeignMemberWatch:
 
     def _popping(self, deadline: Deadline) -> list[str]:
         """Consumers through a proxy. Only one that waits in a poll is seen, so several looks are taken."""
-        queues = [queue for queue in self._queues() if not queue.topic.startswith(RETRY)]
+        queues = [queue for queue in self._topics.queues if not queue.topic.startswith(RETRY)]
         masters: dict[str, str] = {}
         for broker in {queue.broker for queue in queues}:
             with suppress(SourceUnavailable):
@@ -100,7 +100,7 @@ class ForeignMemberWatch:
         if silent and len(silent) == len(brokers):
             raise silent[brokers[0]]
         for broker in silent.keys() - self._silent:
-            _log.warning("who is in the group %s at %s is not known for now: %s", self._group, broker, silent[broker])
+            _log.warning("the members of %s at %s are not known for now: %s", self._group, broker, silent[broker])
         self._silent = set(silent)
         members = {member.client_id for member in self._coordinator.members(self._group)}
         others = listed - members - {self._client.client_id}

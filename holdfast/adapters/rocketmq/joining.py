@@ -11,7 +11,6 @@ import os
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.adapters.rocketmq.cluster_servers import servers_of
 from holdfast.adapters.rocketmq.names import RETRY
 from holdfast.dedup.groups import Member, Plan, leaves_out
 from holdfast.errors import StoreUnavailable
@@ -19,8 +18,9 @@ from holdfast.plugin.assign import sticky
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from holdfast.adapters.rocketmq.inbox import Inbox
     from holdfast.adapters.rocketmq.remoting import RemotingClient
     from holdfast.adapters.rocketmq.settings import PullSettings
     from holdfast.adapters.rocketmq.topics import Topics
@@ -63,10 +63,8 @@ class _Apart:
 class Seat:
     """This process' membership. One thread, but for `offer` and `lost`."""
 
-    def __init__(
-        self, coordinator: Coordinator, settings: PullSettings, client: RemotingClient, wake: Callable[[], None]
-    ) -> None:
-        self._coordinator, self._settings, self._client, self._wake = coordinator, settings, client, wake
+    def __init__(self, coordinator: Coordinator, settings: PullSettings, client: RemotingClient, inbox: Inbox) -> None:
+        self._coordinator, self._settings, self._client, self._inbox = coordinator, settings, client, inbox
         self._strategy = _Apart(settings.strategy)
         self._membership: Membership | None = None
         self._plan = Plan()
@@ -79,14 +77,14 @@ class Seat:
             subscription=subscription,
             weight=self._settings.weight,
             description=f"{socket.gethostname()}, process {os.getpid()}",
-            servers=servers_of(self._client),
+            servers=self._client.servers(),
         )
         self._membership = self._coordinator.join(
             self._settings.group,
             member,
             deadline,
             strategy=self._strategy,
-            wake=self._wake,
+            wake=self._inbox.wake,
             queues=queues,
             lease_s=self._settings.lease_s,
         )
@@ -112,7 +110,7 @@ class Seat:
         """Report the queues that this process sees, for the plan. Any thread."""
         membership = self._membership
         if membership is not None:
-            membership.offer(queues, servers_of(self._client))
+            membership.offer(queues, self._client.servers())
 
     def step(self, assigned: Collection[Partition], topics: Topics) -> Change | None:
         """The change since the last step. Raises SubscriptionDiffers, ClusterDiffers, StoreRefused."""

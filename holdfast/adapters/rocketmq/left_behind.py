@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.told import Told
+from holdfast.adapters.rocketmq.trouble_lines import TroubleLines
 from holdfast.adapters.rocketmq.upkeep import Upkeep
 from holdfast.errors import SourceError, UnknownTopic
 
@@ -47,7 +47,7 @@ class LeftBehindWatch:
     ) -> None:
         self._client, self._group, self._topics = client, group, sorted(topics)
         self._readers, self._members_read = readers, members_read
-        self._told: Told[Partition] = Told(0.0)
+        self._told: TroubleLines[Partition] = TroubleLines(0.0)
         self._upkeep = Upkeep(f"{group}-left")
         self._upkeep.add("what another way of consumption has left", self._look_again, _LOOK_S)
 

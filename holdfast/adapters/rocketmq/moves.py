@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.inbox import AnotherLog, ResetByNotice
 from holdfast.adapters.rocketmq.log import Found
 from holdfast.adapters.rocketmq.remoting.membership import read_reset
-from holdfast.adapters.rocketmq.told import Told
+from holdfast.adapters.rocketmq.trouble_lines import TroubleLines
 from holdfast.errors import SourceError
 from holdfast.timing import Deadline
 
@@ -56,8 +56,8 @@ class Moves:
         #: poll.
         self._away: set[str] = set()
         #: Limit log lines about a queue: the cause may last for long.
-        self._broken: Told[Partition] = Told(0.0)
-        self._behind: Told[Partition] = Told(_BEHIND_S)
+        self._broken: TroubleLines[Partition] = TroubleLines(0.0)
+        self._behind: TroubleLines[Partition] = TroubleLines(_BEHIND_S)
 
     def forget(self, queues: Collection[Partition]) -> None:
         """Forget queues that are not read any more."""

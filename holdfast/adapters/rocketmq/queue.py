@@ -24,7 +24,7 @@ from holdfast.adapters.rocketmq.log import Found, Log, Stage, judge
 from holdfast.adapters.rocketmq.pulls import MIB, Pulls, Room
 from holdfast.adapters.rocketmq.reading import Chunk
 from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus, Subscription
-from holdfast.adapters.rocketmq.told import Told
+from holdfast.adapters.rocketmq.trouble_lines import TroubleLines
 from holdfast.errors import SourceError
 from holdfast.plugin.retrying.retry import BACKOFF
 from holdfast.timing import SYSTEM_CLOCK
@@ -69,7 +69,7 @@ class Shared:
         self.unproved: set[Queue] = set()
         #: A broker has answered a pull: this user had the permissions then.
         self.let_in = False
-        self.behind: Told[Partition] = Told(_BEHIND_FOR_S)
+        self.behind: TroubleLines[Partition] = TroubleLines(_BEHIND_FOR_S)
 
 
 class Queue:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.group_settings import group_settings
 from holdfast.adapters.rocketmq.inbox import Moved
 from holdfast.adapters.rocketmq.names import retry_topic
-from holdfast.adapters.rocketmq.remoting import PullRequest, Subscription
+from holdfast.adapters.rocketmq.remoting import Admin, PullRequest, Subscription
 from holdfast.adapters.rocketmq.remoting.decoding import decode_each
 from holdfast.adapters.rocketmq.remoting.messages import RECONSUME_TIMES, RETRY_TOPIC
 from holdfast.adapters.rocketmq.remoting.sending import Sender
@@ -65,7 +64,7 @@ class BrokerRetries:
         broker = letter.record.partition.broker
         try:
             stored = self._stored(letter.record, deadline)
-            if group_settings(self._client, self._group, broker, deadline).retry_queues == 0:
+            if Admin(self._client).group_settings(self._group, broker, deadline).retry_queues == 0:
                 raise DeadLetterRefused(
                     f"{letter.record.partition}@{letter.record.offset}: {broker} has retryQueueNums=0 for the group "
                     f"{self._group}, and drops what is sent back: give it 1 (mqadmin updateSubGroup -q 1), or use "

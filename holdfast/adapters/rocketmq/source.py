@@ -79,7 +79,7 @@ class RocketMQSource:
         self._commits = Commits(self._client, group, self._inbox, self._offsets)
         shared = Shared(self._client, self._inbox, settings)
         self._queues = Queues(shared, self._topics, self._commits, coordinator)
-        self._seat = Seat(coordinator, settings, self._client, self._inbox.wake)
+        self._seat = Seat(coordinator, settings, self._client, self._inbox)
         self._watch = Watch(
             self._client,
             coordinator,
@@ -291,7 +291,7 @@ class RocketMQSource:
     # ---- on other threads
     def _noticed(self, notice: Notice) -> None:
         self._watch.noticed(notice)
-        if notice.code == codes.Told.RESET_CLIENT_OFFSET and notice.fields.get("group") == self.group:
+        if notice.code == codes.FromBroker.RESET_CLIENT_OFFSET and notice.fields.get("group") == self.group:
             self._moves.hear(notice)
 
     # ---- positions

@@ -6,11 +6,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.foreign_members import ForeignMemberWatch
-from holdfast.adapters.rocketmq.group_settings import group_settings
 from holdfast.adapters.rocketmq.inbox import Alarm
 from holdfast.adapters.rocketmq.reaching import insist, reach
 from holdfast.adapters.rocketmq.remoting import Admin, Consumer, codes
-from holdfast.adapters.rocketmq.told import Told
+from holdfast.adapters.rocketmq.trouble_lines import TroubleLines
 from holdfast.adapters.rocketmq.upkeep import Upkeep
 from holdfast.errors import SourceError, SourceUnavailable, UnknownGroup
 from holdfast.timing import Deadline
@@ -64,7 +63,7 @@ class Watch:
     ) -> None:
         self._client, self._coordinator, self._settings = client, coordinator, settings
         self._topics, self._seat, self._queues, self._inbox = topics, seat, queues, inbox
-        self._foreign_members = ForeignMemberWatch(client, coordinator, settings.group, lambda: topics.queues)
+        self._foreign_members = ForeignMemberWatch(client, coordinator, settings.group, topics)
         self._upkeep = Upkeep(settings.group)
         self._heartbeats = self._upkeep.add("heartbeats", self.beat, settings.heartbeat_broker_interval_s)
         self._routes = self._upkeep.add("routes", self.look_at_routes, settings.poll_name_server_interval_s)
@@ -72,7 +71,7 @@ class Watch:
         self._upkeep.add("offsets", queues.commits.look, _OFFSETS_S)
         self._marks = self._upkeep.add("logs", lambda _: queues.renew_marks(), _LOGS_S)
         self._on = False
-        self._told: Told[tuple[str, str]] = Told(0.0)  # by topic and broker
+        self._told: TroubleLines[tuple[str, str]] = TroubleLines(0.0)  # by topic and broker
 
     # ---- at the start
     def reach(self, deadline: Deadline) -> None:
@@ -103,7 +102,7 @@ class Watch:
         limit = Deadline(deadline.left_s(_GROUP_S))
         for broker in sorted({queue.broker for queue in self._topics.queues}):
             try:
-                group_settings(self._client, self._settings.group, broker, limit)
+                Admin(self._client).group_settings(self._settings.group, broker, limit)
             except UnknownGroup:
                 raise
             except SourceError as error:
@@ -138,7 +137,7 @@ class Watch:
     # ---- triggers
     def noticed(self, notice: Notice) -> None:
         """Look for foreign members soon if a broker reports a change of the group. On a connection's thread."""
-        if self._on and notice.code == codes.Told.CONSUMER_IDS_CHANGED:
+        if self._on and notice.code == codes.FromBroker.CONSUMER_IDS_CHANGED:
             self._upkeep.soon(self._others)
 
     def broker_was_away(self) -> None:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.adapters.rocketmq.delivery import NotAcknowledged
+from holdfast.adapters.rocketmq.delivery import NotAcknowledged, by_key, to_write
 from holdfast.adapters.rocketmq.outgoing import Message
 from holdfast.adapters.rocketmq.producer import RocketMQProducer
 from holdfast.adapters.rocketmq.remoting import Admin, BrokerRefused
-from holdfast.adapters.rocketmq.rotation import by_key, to_write
 from holdfast.errors import SettingError, SourceUnavailable, UnknownTopic
 from holdfast.records import Partition
 from holdfast.timing import Deadline

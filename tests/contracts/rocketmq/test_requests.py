@@ -314,7 +314,7 @@ def test_members_come_and_go_and_everybody_is_told(
     while client.consumer_ids(BROKER, group, deadline()) != [
         client.client_id
     ]:  # a connection that is closed leaves too
-        assert told.notices.get(timeout=LONG_S).code == codes.Told.CONSUMER_IDS_CHANGED
+        assert told.notices.get(timeout=LONG_S).code == codes.FromBroker.CONSUMER_IDS_CHANGED
 
 
 def test_who_is_connected_is_read(client: RemotingClient, admin: Admin, queue: Partition, group: str) -> None:

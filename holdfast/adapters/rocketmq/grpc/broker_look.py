@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.group_settings import group_settings
+from holdfast.adapters.rocketmq.remoting import Admin
 from holdfast.errors import SourceError, UnknownGroup
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.rocketmq")
 
 #: The most queues that a log line names.
-_TOLD = 4
+_NAMED = 4
 
 
 class NothingDelivered(SourceError):
@@ -41,7 +41,7 @@ def look_at_group(client: RemotingClient, group: str, topics: Sequence[str], dea
     try:
         queues = [queue for topic in topics for queue in client.route(topic, deadline).queues()]
         for broker in sorted({queue.broker for queue in queues}):
-            _check_times(group, broker, group_settings(client, group, broker, deadline).retry_times)
+            _check_times(group, broker, Admin(client).group_settings(group, broker, deadline).retry_times)
         passed = {queue: count for queue in queues if (count := _passed_over(client, group, queue, deadline)) > 0}
     except (UnknownGroup, NothingDelivered):
         raise
@@ -54,8 +54,8 @@ def look_at_group(client: RemotingClient, group: str, topics: Sequence[str], dea
             "the last message, and passes over %d before that. To have those, set its offsets before the start: "
             "mqadmin resetOffsetByTime -n <name server> -g %s -t <topic> -s 0",
             group,
-            ", ".join(map(str, sorted(passed)[:_TOLD])),
-            f" and {len(passed) - _TOLD} more" if len(passed) > _TOLD else "",
+            ", ".join(map(str, sorted(passed)[:_NAMED])),
+            f" and {len(passed) - _NAMED} more" if len(passed) > _NAMED else "",
             sum(passed.values()),
             group,
         )

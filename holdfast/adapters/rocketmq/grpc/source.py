@@ -7,7 +7,6 @@ import ssl
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.alike import Alike
-from holdfast.adapters.rocketmq.cluster_servers import servers_of
 from holdfast.adapters.rocketmq.dead_letter import RocketMQDeadLetters
 from holdfast.adapters.rocketmq.grpc.broker_look import look_at_group
 from holdfast.adapters.rocketmq.grpc.by_message import ByMessage
@@ -211,7 +210,7 @@ class LeasedSource(ByMessage):
 
     def _cluster(self) -> frozenset[str]:
         """The brokers' addresses. Not the proxy's: a cluster may have several proxies."""
-        return frozenset() if self._brokers is None else servers_of(self._brokers)
+        return frozenset() if self._brokers is None else self._brokers.servers()
 
     def dead_letters(self) -> RocketMQDeadLetters:
         """Make the sender of dead letters, with the same credentials. Raises SettingError: `namesrv` is not given."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.cluster_servers import servers_of
-from holdfast.adapters.rocketmq.group_settings import group_settings
 from holdfast.adapters.rocketmq.left_behind import LeftBehindWatch
 from holdfast.adapters.rocketmq.names import canonical, pop_retry_topics
 from holdfast.adapters.rocketmq.reaching import look_for_all, reach
@@ -105,10 +103,10 @@ class Servers:
         """Addresses of the cluster's servers, as far as known."""
         for topic in self._topics:
             self._client.known_route(topic)  # begins a refresh if one is due
-        return servers_of(self._client)
+        return self._client.servers()
 
     def _check_retries(self, broker: str, deadline: Deadline) -> None:
-        if group_settings(self._client, self._group, broker, deadline).retry_queues == 0:
+        if Admin(self._client).group_settings(self._group, broker, deadline).retry_queues == 0:
             raise SourceError(
                 f"{broker} has retryQueueNums=0 for the group {self._group}: it would drop what this client gives "
                 f"back, and say that all is well; give it 1 (mqadmin updateSubGroup -q 1), or use RocketMQSource"

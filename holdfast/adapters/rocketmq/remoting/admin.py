@@ -7,11 +7,11 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.rocketmq.remoting import codes, membership
-from holdfast.adapters.rocketmq.remoting.answers import Shape, loose_json
+from holdfast.adapters.rocketmq.remoting.answers import BrokerRefused, Shape, loose_json
 from holdfast.adapters.rocketmq.remoting.client import as_fields
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.adapters.rocketmq.remoting.membership import read_queue
-from holdfast.errors import SourceUnavailable
+from holdfast.errors import SourceUnavailable, UnknownGroup
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -49,6 +49,16 @@ class QueueStats(NamedTuple):
     min_offset: int
     max_offset: int
     last_ms: int
+
+
+class GroupSettings(NamedTuple):
+    """A broker's settings of a group; None: not known (the broker is older than RocketMQ 5, or refuses the request)."""
+
+    #: Queues of the group's retry topic. With 0, the broker acknowledges messages that are sent back or put into
+    #: %DLQ%group, and drops them.
+    retry_queues: int | None = None
+    #: How often a message is delivered again before the broker puts it into %DLQ%group.
+    retry_times: int | None = None
 
 
 class Admin:
@@ -170,22 +180,28 @@ class Admin:
         code, what = codes.Request.CREATE_SUBSCRIPTION_GROUP, f"creating the group {group}"
         self._masters(Request(code, what, {}, json.dumps(body).encode()), brokers, deadline)
 
-    def group(self, group: str, broker: str, deadline: Deadline) -> tuple[int, int | None] | None:
-        """A group's retryQueueNums and retryMaxTimes at a broker. With autoCreateSubscriptionGroup the request creates
-        the group. None: not known; the broker is older than RocketMQ 5, or refuses the request.
+    def group_settings(self, group: str, broker: str, deadline: Deadline) -> GroupSettings:
+        """A broker's settings of a group. With autoCreateSubscriptionGroup=true the request creates the group, as the
+        first pull would. With false, the broker accepts no pull and no commit of an unknown group, but answers its
+        heartbeats as if all were well; holdfast creates no group then.
 
-        Raises SourceError, also if the broker does not have the group.
+        Raises UnknownGroup: the broker has no such group, and does not create it. Raises SourceError.
         """
         what = f"asking for the settings of {group}"
         request = Request(codes.Request.GET_SUBSCRIPTION_GROUP, what, {"group": group})
         answer = self._client.network.ask(self._client.master(broker), request, deadline)
         if answer.code in (codes.NOT_SUPPORTED, codes.NO_PERMISSION):
-            return None
+            return GroupSettings()
         shape = Shape(f"the settings of {group} by {answer.address}")
-        body = shape.record(loose_json(answer.expect().body), "the body")
+        try:
+            body = shape.record(loose_json(answer.expect().body), "the body")
+        except BrokerRefused as refusal:
+            if refusal.code != codes.GROUP_NOT_EXIST:
+                raise
+            raise missing_group(group, broker) from refusal
         times = body.get("retryMaxTimes")
         queues = shape.number(body.get("retryQueueNums"), "retryQueueNums")
-        return queues, None if times is None else shape.number(times, "retryMaxTimes")
+        return GroupSettings(queues, None if times is None else shape.number(times, "retryMaxTimes"))
 
     def delete_group(self, group: str, deadline: Deadline, *, clean_offsets: bool = True) -> None:
         """Remove a group from all brokers, by default with its offsets."""
@@ -275,3 +291,12 @@ def _table(answer: Answer, names: tuple[str, str, str]) -> dict[Partition, tuple
         numbers = [shape.number(shape.record(value, "a queue").get(name), name) for name in names]
         found[read_queue(shape, key)] = (numbers[0], numbers[1], numbers[2])
     return found
+
+
+def missing_group(group: str, broker: str) -> UnknownGroup:
+    """The error for a group that a broker does not have, with the remedy."""
+    return UnknownGroup(
+        f"{broker} has no consumer group {group!r}, and makes none for consumers "
+        f"(autoCreateSubscriptionGroup=false): nothing can be read or committed there. Make it: mqadmin updateSubGroup "
+        f"-n <name server> -c <cluster> -g {group}"
+    )

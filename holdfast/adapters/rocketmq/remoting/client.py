@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from holdfast.adapters.rocketmq.remoting import codes, membership, queues
 from holdfast.adapters.rocketmq.remoting.answers import CommitIgnored
+from holdfast.adapters.rocketmq.remoting.channel import split_address
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.adapters.rocketmq.remoting.network import Network, ask_everyone
 from holdfast.adapters.rocketmq.remoting.routes import Routes
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Notice(NamedTuple):
-    """A broker's request to its client; `code` is one of `codes.Told`."""
+    """A broker's request to its client; `code` is one of `codes.FromBroker`."""
 
     code: int
     fields: Mapping[str, str]
@@ -84,7 +86,7 @@ class RemotingClient:
             credentials=credentials,
             tls=tls,
             connect_timeout_s=connect_timeout_s,
-            on_told=self._told,
+            on_request=self._requested,
             on_broken=self._broken,
             clock=clock,
         )
@@ -134,6 +136,21 @@ class RemotingClient:
         """The brokers that have a master or slave at this address, as far as known."""
         known = self.routes.brokers()
         return [name for name, members in known.items() if address in members.values()]
+
+    def servers(self) -> frozenset[str]:
+        """The addresses that identify the cluster, "host:port" of its name servers and brokers, as far as known.
+
+        Clusters that were set up from the same files have the same names of brokers, topics and groups, and no server
+        has a lasting id. Name servers are resolved to IP addresses: "rmqnamesrv:9876" may be another server in another
+        network. May wait for DNS, but not for a server.
+        """
+        found = {address for members in self.routes.brokers().values() for address in members.values()}
+        for name_server in self.network.name_servers:
+            host, port = split_address(name_server)
+            with suppress(OSError):  # left out until it can be resolved
+                for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                    found.add(f"{address[0]!s}:{port}")
+        return frozenset(found)
 
     def broker_names(self) -> list[str]:
         """The brokers that the newest routes name."""
@@ -293,7 +310,7 @@ class RemotingClient:
         """The master's address. Raises SourceUnavailable: none is known."""
         found = self.routes.addresses(broker)
         if codes.MASTER not in found:
-            why = "has no master now" if found else "is not known: no name server has told of it for a topic asked for"
+            why = "has no master now" if found else "is not known: no name server names it for a topic asked for"
             self.routes.doubt()
             raise SourceUnavailable(f"broker {broker!r} {why}")
         return found[codes.MASTER]
@@ -328,9 +345,7 @@ class RemotingClient:
         found = self.routes.addresses(queue.broker)
         if not found:
             self.routes.doubt()
-            raise SourceUnavailable(
-                f"broker {queue.broker!r} is not known: no name server has told of it for {queue.topic}"
-            )
+            raise SourceUnavailable(f"broker {queue.broker!r} is not known: no name server names it for {queue.topic}")
         wanted = codes.MASTER if queue in self._waited_for else self._suggested.get(queue, codes.MASTER)
         order = sorted(found, key=lambda each: (self.network.broken(found[each]), each != wanted, each))
         return order[0], found[order[0]]
@@ -344,7 +359,7 @@ class RemotingClient:
         if address not in self.network.name_servers:
             self.on_broken(address)
 
-    def _told(self, command: Command, address: str) -> bytes | None:
+    def _requested(self, command: Command, address: str) -> bytes | None:
         if self._on_notice is None:
             return None
         return self._on_notice(Notice(command.code, command.fields, command.body, address))

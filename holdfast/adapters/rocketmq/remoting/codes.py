@@ -44,7 +44,7 @@ class Request(IntEnum):
     POLLING_INFO = 200055
 
 
-class Told(IntEnum):
+class FromBroker(IntEnum):
     """Codes of a broker's requests to its clients."""
 
     CHECK_TRANSACTION_STATE = 39

@@ -59,7 +59,7 @@ class Connection:
         address: host:port.
         tls: None: plain.
         connect_timeout_s: seconds, for all addresses of the host together, with the TLS handshake.
-        on_told: called with the server's own requests; returns the body of the answer; None: not supported. On this
+        on_request: called with the server's own requests; returns the body of the answer; None: not supported. On this
             connection's thread, like all answers.
         on_broken: called each time that the connection broke or failed. On this connection's thread.
     """
@@ -70,13 +70,13 @@ class Connection:
         *,
         tls: ssl.SSLContext | None = None,
         connect_timeout_s: float = 3.0,
-        on_told: Callable[[Command, str], bytes | None] | None = None,
+        on_request: Callable[[Command, str], bytes | None] | None = None,
         on_broken: Callable[[str], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.address = address
         self._tls, self._connect_timeout_s = tls, connect_timeout_s
-        self._on_told, self._on_broken = on_told, on_broken
+        self._on_request, self._on_broken = on_request, on_broken
         self._clock = clock
         self._opaques = itertools.count(1)
         self._lock = threading.Lock()  # guards the fields below; innermost, and no call waits while holding it
@@ -302,20 +302,20 @@ class Connection:
 
     def _take(self, command: Command) -> None:
         if not command.is_answer:
-            self._told(command)
+            self._requested(command)
             return
         with self._lock:
             asked = self._in_flight.take(command.opaque)
         if asked is not None:  # else it has timed out
             self._call(asked, command)
 
-    def _told(self, command: Command) -> None:
+    def _requested(self, command: Command) -> None:
         answer = command.answered(codes.NOT_SUPPORTED, f"request code {command.code} is not supported")
         try:
-            body = None if self._on_told is None else self._on_told(command, self.address)
+            body = None if self._on_request is None else self._on_request(command, self.address)
             frame = encode(answer if body is None else command.answered(codes.SUCCESS, None, body))
         except Exception:  # noqa: BLE001 - logged; the connection must go on
-            _log.exception("what %s told (code %d) could not be handled", self.address, command.code)
+            _log.exception("the request of %s (code %d) could not be handled", self.address, command.code)
             frame = encode(answer)
         if not command.is_oneway:
             with self._lock:

@@ -85,7 +85,7 @@ class Network:
         credentials: Credentials | None,
         tls: ssl.SSLContext | None,
         connect_timeout_s: float,
-        on_told: Callable[[Command, str], bytes | None],
+        on_request: Callable[[Command, str], bytes | None],
         on_broken: Callable[[str], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -95,7 +95,7 @@ class Network:
         for each in self.name_servers:
             split_address(each)
         self._credentials, self._tls, self._connect_timeout_s = credentials, tls, connect_timeout_s
-        self._on_told, self._on_broken = on_told, on_broken
+        self._on_request, self._on_broken = on_request, on_broken
         self._clock = clock
         self._lock = threading.Lock()
         self._connections: dict[str, Connection] = {}
@@ -226,7 +226,7 @@ class Network:
                         address,
                         tls=self._tls,
                         connect_timeout_s=self._connect_timeout_s,
-                        on_told=self._on_told,
+                        on_request=self._on_request,
                         on_broken=self._on_broken,
                         clock=self._clock,
                     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.group_settings import group_settings
 from holdfast.adapters.rocketmq.names import pop_retry_topics, retry_topic
 from holdfast.adapters.rocketmq.pop_view import given_out
 from holdfast.adapters.rocketmq.remoting import Admin, Malformed, codes
@@ -82,7 +81,7 @@ class RocketMQOffsetTool(TopicView):
         pull, which is answered by the reset. Raises SourceError; some queues may be reset already."""
         admin = Admin(self.client)
         for broker in sorted({queue.broker for queue in offsets}):
-            group_settings(self.client, self.group, broker, deadline)
+            admin.group_settings(self.group, broker, deadline)
         for queue, offset in offsets.items():
             admin.reset(self.group, queue, offset, deadline)
             if (found := self.client.query_offset(queue, self.group, deadline)) != offset:

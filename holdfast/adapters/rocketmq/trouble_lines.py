@@ -1,4 +1,4 @@
-"""Told: limits the log lines about a lasting trouble: the first after a while, then one a minute."""
+"""TroubleLines: limits the log lines about a lasting trouble: the first after a while, then one a minute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AGAIN_S = 60.0
 _OVER_S = 10.0
 
 
-class Told(Generic[Place]):
+class TroubleLines(Generic[Place]):
     """The log lines about one kind of trouble, by its place: a queue, or a topic at a broker. One thread at a time.
 
     Args:

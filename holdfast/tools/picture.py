@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from holdfast.tools.movement import Load
 
-#: Pale for what stays, strong for what comes: a topic after the other. Told apart by people who see no red or no green.
+#: Colours of topics, in order: pale for partitions that stay, strong for those that come. Distinct also without red
+#: or green.
 _COLOURS = (
     ("#cfe3f5", "#0b5fa5"),
     ("#fbe0bd", "#b35900"),
@@ -55,7 +56,7 @@ class Panel:
     title: str
     #: Partition -> member id.
     plan: Mapping[Partition, str]
-    #: All members of its group; who is in other panels alone is shown as not there.
+    #: All members of its group. A member of other panels alone is shown as not there.
     members: Sequence[str]
     #: A line below the title.
     note: str = ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NoFence:
-    """The `Fence` of records that are looked at from the side: who looks owns nothing."""
+    """The `Fence` of records that a tool reads: a tool owns no partition."""
 
     epoch = 0
     session = ""

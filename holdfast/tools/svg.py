@@ -1,4 +1,4 @@
-"""The few shapes that pictures of plans are made of, as SVG. Text that comes in may be anybody's."""
+"""The few shapes that pictures of plans are made of, as SVG. All text is escaped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def document(width: int, height: int, title: str, shapes: Iterable[str]) -> str:
 
 
 def text(x: int, y: int, words: str, look: str = "", *, tip: str = "") -> str:
-    """One line; `tip` is shown to who points at it, where it says more."""
+    """One line of text; `tip`, if it says more, is shown under the pointer."""
     told = f"<title>{clean(tip)}</title>" if tip and tip != words else ""
     return f'<text x="{x}" y="{y}"{" " + look if look else ""}>{clean(words)}{told}</text>'
 

@@ -1,4 +1,4 @@
-"""START HERE: a configuration, or a live group, held against the rules. Pure: who asks brings what there is to see.
+"""START HERE: a configuration, or a live group, held against the rules. Pure: the caller brings the facts.
 
 The rules are in rules/: membership, times, reading, spelling and rocketmq of configurations; live_members, live_shares,
 live_offsets and live_topics of a group that was looked at; joining of both together. One rule is one function, and a

@@ -1,4 +1,4 @@
-"""The audit's tables: all their columns in one place, for the job that writes them and for those who read them.
+"""The audit's tables: all their columns in one place, for the job that writes them and for their readers.
 
 Times are milliseconds since 1970, of the members' own clocks. Offsets are numbers; `first` is inclusive, `next`
 exclusive, a position or an end the next offset to be read or written. Any column may be null unless it says otherwise

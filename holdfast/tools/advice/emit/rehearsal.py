@@ -170,6 +170,6 @@ class Rehearsal:
         eager = {member for member, mode in self._modes.items() if mode in ("eager", "both") and member != back}
         kept = Counter(owner for partition, owner in self.plan.items() if before.get(partition) == owner)
         had, has = Counter(before.values()), Counter(self.plan.values())
-        if self._strategy() == "uniform":  # who is to have the same is not even asked
+        if self._strategy() == "uniform":  # members that keep all their partitions give none up
             eager = {member for member in eager if not kept[member] == had[member] == has[member]}
         return sum(kept[member] for member in eager)

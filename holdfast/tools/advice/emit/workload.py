@@ -63,7 +63,7 @@ class Workload:
         self.turn(1)
 
     def turn(self, default_batch: int) -> PollBudget:
-        """The work between two polls, of a client that takes so many records by itself."""
+        """The work between two polls of a client that returns this many records in one poll."""
         return PollBudget(
             handler_s=self.handler_s,
             workers=self.workers,

@@ -62,12 +62,12 @@ class Watched:
 
     @cached_property
     def calm(self) -> bool:
-        """Whether what the last look shows of who has what is settled."""
+        """Whether the assignment that the last look shows is settled."""
         return not self.now.rebalancing and bool(self.now.members)
 
     @cached_property
     def changes(self) -> int:
-        """Between how many looks the group has become another one: its generation has moved, or who is in it. What a
+        """Between how many looks the group has changed: its generation has moved, or its members. What a
         look does not tell is as it was."""
         changes, known = 0, None
         for before, after in pairwise(self.told):
@@ -78,7 +78,7 @@ class Watched:
 
     @property
     def told(self) -> tuple[GroupView, ...]:
-        """The looks that show who is in it: none does that met no coordinator."""
+        """The looks that show the members: those that found a coordinator."""
         return tuple(view for view in self.views if view.state)
 
     @cached_property

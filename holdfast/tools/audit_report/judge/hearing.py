@@ -84,7 +84,7 @@ def _stamped(kept: Kept, run: Run, event: Event) -> None:
     run.last_ms = max(run.last_ms, event["at_ms"])
     kept.newest_ms = run.heard_ms = max(kept.newest_ms, event["at_ms"])
     kept.counts["from_ms"] = min(kept.counts.get("from_ms", event["at_ms"]), event["at_ms"])
-    if run.ended:  # it was silent for so long that it was taken for dead
+    if run.ended:  # it was silent, and counted as dead
         run.ended = False
         kept.count("killed", -1)
 

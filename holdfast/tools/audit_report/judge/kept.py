@@ -85,7 +85,7 @@ class Run:
     clean: bool = False
     complete: bool = False
     unreported: int | None = None
-    ended: bool = False  #: its row is told
+    ended: bool = False  #: its row is written
 
     def row(self, name: str, how: Ended) -> dict[str, Any]:
         """The row of `members`, without columns that depend on other runs."""
@@ -103,7 +103,7 @@ class JudgedPartition:
     spans: list[Span] = field(default_factory=list)
     #: Positions of owners that are not judged yet: run, seq of its `assigned`, at_ms, position, whether all had come.
     says: list[list[Any]] = field(default_factory=list)
-    #: Owners whose rows are told: run, seq of its `assigned`.
+    #: Owners whose rows are written: run, seq of its `assigned`.
     told: list[list[Any]] = field(default_factory=list)
     records: dict[str, int] = field(default_factory=dict)  #: by outcome, since the last row of `coverage`
     begin: int | None = None

@@ -63,7 +63,7 @@ class LiveGroup:
         return self._settle(min(waited_for, default=kept.newest_ms) - _ms(self.settings.lateness_s), recent_ms)
 
     def silence(self) -> list[tuple[str, Row]]:
-        """Judge as final, when nothing has come for so long that nothing more will."""
+        """Judge the rest as final. Call it when no event has come for so long that none will."""
         newest_ms, after_s = self._kept.newest_ms, self.settings.gather_s + self.settings.after_s
         return self._settle(newest_ms + _ms(after_s) + 1000, newest_ms + 1)
 
@@ -85,7 +85,7 @@ class LiveGroup:
     # -- rows out ------------------------------------------------------------------------------------------------------
 
     def _settle(self, until_ms: int, recent_ms: int) -> list[tuple[str, Row]]:
-        """`recent_ms`: who was not heard since is dead."""
+        """`recent_ms`: a run without an event since then counts as dead."""
         kept = self._kept
         if until_ms > kept.settled_ms:
             kept.settled_ms = until_ms
@@ -198,7 +198,7 @@ class LiveGroup:
             self._tell("duplicates", at | row)
         since = {outcome: place.records.get(outcome, 0) for outcome in OUTCOMES}
         place.records.clear()
-        nothing = {Verdict.PENDING.value: None}  # who comes later asks the positions
+        nothing = {Verdict.PENDING.value: None}  # a later owner reads from the positions
         self._tell("coverage", at | coverage | since | nothing | {"begin": place.begin})
 
     def _settle_owner(self, at: Row, place: JudgedPartition, owner: Owner, recent_ms: int) -> None:

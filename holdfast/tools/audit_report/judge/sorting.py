@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
-#: About so many bytes are held, of all rows together.
+#: The bytes of rows to hold in memory, about.
 _ROOM = 64 << 20
 _A_ROW = 300
 #: Bytes of each sorted run that are read at once, about.

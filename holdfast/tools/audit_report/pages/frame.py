@@ -37,7 +37,7 @@ class Picture(NamedTuple):
 
     name: str
     title: str
-    #: In words, for those who do not see it.
+    #: The picture in words, for screen readers.
     words: str
     height: float
     shapes: Sequence[str]
@@ -164,7 +164,7 @@ def short(value: float) -> str:
 
 
 def label(x: float, y: float, words: str, look: str = "", *, faint: bool = False, tip: str = "") -> str:
-    """One line of text; `tip` for who points at it."""
+    """One line of text; `tip` is shown under the pointer."""
     told = f"<title>{clean(tip)}</title>" if tip and tip != words else ""
     kind = ' class="faint"' if faint else ""
     return f'<text x="{x:.1f}" y="{y:g}"{kind}{" " + look if look else ""}>{clean(words)}{told}</text>'

@@ -44,7 +44,7 @@ class Run(NamedTuple):
     client_skipped: int
     #: The part of the group's handled records, from 0 to 1; None: none was handled.
     share: float | None
-    #: Against an even share among those at work at the same time; None = not to be told.
+    #: Against an even share among those at work at the same time; None: not known.
     skew: float | None
     #: Events that never came: given up, or lost on the way.
     missing_events: int
@@ -101,7 +101,7 @@ class DuplicateKey(NamedTuple):
 
 
 class Rebalance(NamedTuple):
-    """One change of who owns what. Seconds, and records a second; None = not to be told."""
+    """One change of owners. Seconds, and records a second; None: not known."""
 
     number: int
     began_ms: int
@@ -216,11 +216,11 @@ class GroupAudit:
     """One group's."""
 
     group: str
-    #: 0 and 0 where nothing of it can be read.
+    #: 0 and 0 if no event of it can be read.
     from_ms: int
     to_ms: int
     partitions: int
-    #: Records that ran at least once (at least so many, where logs have holes), and all times that one ran.
+    #: Records that ran at least once (a lower bound if logs have holes), and all executions.
     records: int
     executions: int
     #: Records that were known as done and not run again.
@@ -228,7 +228,7 @@ class GroupAudit:
     dead_lettered: int
     #: Records by verdict: lost, unknown, pending, left, expired.
     gaps: Mapping[str, int]
-    #: Executions beyond the first, by cause: at most so many, where logs have holes.
+    #: Executions beyond the first, by cause: an upper bound if logs have holes.
     repeats: Mapping[str, int]
     #: Executions too many of keys that were sent more than once; None = events carry no keys.
     sent_twice: int | None

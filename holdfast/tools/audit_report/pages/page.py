@@ -173,7 +173,7 @@ def _table(table: Table, anchors: dict[str, str] | None = None, *, heading: str 
 
 
 def _caption(table: Table, heading: str) -> str:
-    """Said once to who sees it, where a heading says the same."""
+    """The caption; hidden on the screen if a heading has the same words."""
     seen = "" if table.title != heading else ' class="unseen"'
     return f"<caption{seen}>{clean(table.title)}</caption>"
 

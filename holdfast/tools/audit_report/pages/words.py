@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Mood = Literal["bad", "unsure", "good"]
 
-#: For people who see these words for the first time.
+#: Explanations for readers new to these words.
 CAUSES: Mapping[str, str] = {
     Cause.CRASH: "the process that ran it first was killed; its records in progress ran again",
     Cause.HAND_OVER: "the partition went to another member, which did not know of the first run",

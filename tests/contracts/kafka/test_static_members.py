@@ -202,7 +202,7 @@ def test_and_gives_up_after_longer_than_a_dead_ones_session(
     patient: KafkaServer, redis_url: str, patient_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka, topic = patient, patient_topic
-    monkeypatch.setattr("holdfast.adapters.kafka.static_member._REFUSED_S", 3.0)
+    monkeypatch.setattr("holdfast.adapters.kafka.renewal._REFUSED_S", 3.0)
     first = start(kafka, redis_url, topic, "one", PROTOCOLS["consumer"])
     until(lambda: len(owned(first)) == 2)
     second = start(kafka, redis_url, topic, "one", PROTOCOLS["consumer"])

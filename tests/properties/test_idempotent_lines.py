@@ -296,6 +296,10 @@ def few_to_collect() -> Iterator[None]:
         gc.unfreeze()
 
 
+#: The calls that were struck so far.
+PLAYED: list[str] = []
+
+
 def play(called: Callable[[World], None], at: int, *, others: bool = False, collects: bool = False) -> Lines:
     world = World()
     deed = forgotten(world) if collects else strike
@@ -304,7 +308,9 @@ def play(called: Callable[[World], None], at: int, *, others: bool = False, coll
         called(world)
     if collects:
         gc.collect()
-    world.check(f"{called.__name__}, struck at {at}")
+    place = f"{called.__name__}, struck at {at}"
+    world.check(place)
+    PLAYED.append(place)
     return lines
 
 
@@ -316,7 +322,7 @@ def search(called: Callable[[World], None], step: int, **how: bool) -> None:
 
 
 def in_time(call: Callable[[], Any]) -> Any:
-    """In a thread that may stand still. Returns what it does."""
+    """In a thread that may stand still: one call takes some milliseconds. Returns what it does."""
     ended: list[Any] = []
     raised: list[BaseException] = []
 
@@ -328,8 +334,10 @@ def in_time(call: Callable[[], Any]) -> Any:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(120)
-    assert not thread.is_alive(), "it stands still"
+    while thread.is_alive():
+        before = len(PLAYED)
+        thread.join(60)
+        assert not thread.is_alive() or len(PLAYED) > before, f"it stands still after {PLAYED[-1:]}"
     if raised:
         raise raised[0]
     return ended[0]

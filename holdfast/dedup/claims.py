@@ -301,7 +301,14 @@ class ClaimSession(Protocol):
 
 
 class ClaimStore(Protocol):
-    """Where claims live. One object a process; `begin` makes the sessions."""
+    """Where claims live. One object a process; `begin` makes the sessions.
+
+    Two attributes that a store may have besides:
+
+    - `truth` (default False): the effects are in the store's own database. What it does not have as done has not
+      happened, so its word wins over a higher offset that this group has committed itself.
+    - `keeps_keys` (default True): False = it keeps positions and no business keys.
+    """
 
     @property
     def store_id(self) -> str:
@@ -327,6 +334,16 @@ class ClaimStore(Protocol):
     def close(self) -> None:
         """Give the connections back. Sessions that have not ended run out with their lease."""
         ...
+
+
+def check_key(store: object, key: object) -> None:
+    """Raises SettingError: a business key is asked for, and the store keeps none."""
+    if key is not None and not getattr(store, "keeps_keys", True):
+        raise SettingError(
+            "key",
+            getattr(key, "__name__", key),
+            f"leave it out: {type(store).__name__} keeps positions and no business keys; RedisClaims keeps both",
+        )
 
 
 def check_store(field: str, store: object, *needs: str) -> None:

@@ -10,15 +10,16 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import check_store
+from holdfast.dedup.claims import check_key, check_store
 from holdfast.dedup.not_run import check_returns, name_of_call
 from holdfast.errors import SettingError
+from holdfast.plugin.ports import LeasedSource
 from holdfast.plugin.settings import Settings
 
 if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimStore
     from holdfast.plugin.handlers import Handler, Routes
-    from holdfast.plugin.ports import DeadLetters, LeasedSource, PartitionedSource
+    from holdfast.plugin.ports import DeadLetters, PartitionedSource
 
 #: The remedy for a wrong `claims=`.
 A_STORE = "RedisClaims.from_url(url); MemoryClaims() for tests in one process; None to go without a store"
@@ -57,7 +58,15 @@ class AppParts:
         self.routes.plan_retries(self.source.group)
 
     def check_settings(self) -> None:
-        """Check the settings against the source and each handler. Raises SettingError."""
+        """Check the settings against the source and each handler, and the store against the source. Raises
+        SettingError."""
+        if not getattr(self.claims, "keeps_keys", True) and _claims_identities(self.source):
+            raise SettingError(
+                "claims",
+                type(self.claims).__name__,
+                f"give RedisClaims: {type(self.source).__name__} claims each message's identity as a key, and this "
+                "store keeps positions alone",
+            )
         check = getattr(self.source, "check_settings", None)
         if check is not None:
             check(self.settings)
@@ -65,7 +74,8 @@ class AppParts:
             self.check_handler(handler)
 
     def check_handler(self, handler: Handler) -> None:
-        """Check a handler against the settings. Raises SettingError."""
+        """Check a handler against the store and the settings. Raises SettingError."""
+        check_key(self.claims, handler.key)
         if self.settings.workers != 0:
             return
         if handler.is_async:
@@ -112,3 +122,7 @@ def check_parts(*, claims: object, settings: object, observers: object) -> None:
         if not callable(getattr(each, "on_event", None)):
             raise SettingError("observers", type(each).__name__, "give objects that have on_event(event)")
         check_returns("observers", each.on_event, name_of_call(each.on_event))
+
+
+def _claims_identities(source: PartitionedSource | LeasedSource) -> bool:
+    return isinstance(source, LeasedSource) or source.identity is not None

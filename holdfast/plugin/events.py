@@ -201,7 +201,9 @@ class CommitOverwritten(EventLine):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceIgnored(EventLine):
     """The broker's offset is beyond what is done, and does not say who set it. The member continues at what is done. To
-    skip records on purpose, reset the group."""
+    skip records on purpose, reset the group.
+
+    With `SqlPositions`: the database has lost what it had acknowledged, and the records in between run again."""
 
     partition: Partition
     offset: int

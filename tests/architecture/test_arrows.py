@@ -59,7 +59,7 @@ def test_no_module_imports_the_face(graph: grimp.ImportGraph) -> None:
         ("prometheus_client", ("holdfast.adapters.prometheus.",)),
         ("pyspark", ("holdfast.adapters.spark.",)),
         ("pyarrow", ("holdfast.adapters.spark.", "holdfast.adapters.parquet.")),
-        ("psycopg", ("holdfast.adapters.spark.writers.postgres._psycopg.",)),
+        ("psycopg", ("holdfast.adapters.spark.writers.postgres._psycopg.", "holdfast.adapters.sql._psycopg.")),
         ("redis", ("holdfast.dedup.",)),
         ("tests", ()),
     ],

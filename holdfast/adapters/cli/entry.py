@@ -28,6 +28,7 @@ from holdfast.adapters.cli import (
     plan,
     reset,
     run,
+    sql,
     status,
 )
 from holdfast.adapters.cli.exit_codes import INTERRUPTED, code_of
@@ -83,6 +84,7 @@ def parser() -> argparse.ArgumentParser:
         emit,
         migrate,
         audit,
+        sql,
     ):
         each.add(commands)
     return whole

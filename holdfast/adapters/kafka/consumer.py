@@ -26,6 +26,7 @@ from holdfast.adapters.kafka.loop_errors import as_the_clients
 from holdfast.adapters.kafka.loop_offsets import LoopOffsets, behind, is_place, place_of
 from holdfast.adapters.kafka.loop_seen import LoopSeen
 from holdfast.adapters.kafka.messages import MessageSource
+from holdfast.dedup.claims import check_key
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError
 from holdfast.plugin.app_parts import A_STORE, check_parts
@@ -108,6 +109,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
     ) -> None:
         own = read({**(conf or {}), **{spelled(name): value for name, value in more_conf.items()}}, done_when)
         check_parts(claims=claims, settings=settings, observers=observers)
+        check_key(claims, key)
         settings = settings or Settings(missing_key="position")
         self._source = MessageSource(
             own.conf,

@@ -74,6 +74,11 @@ class Sessions:
         return self.session is None or self._outage.down
 
     @property
+    def truth(self) -> bool:
+        """`ClaimStore.truth`; never while an app may go on without its store."""
+        return bool(getattr(self.store, "truth", False))
+
+    @property
     def remembered(self) -> bool:
         """Whether the store, as far as known, learns of what is in hand: whoever takes it over waits for it."""
         is_open = self._open is not None and self._open.down

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.cli.output import count
 from holdfast.adapters.cli.running.check import Check
 from holdfast.adapters.cli.running.sources import look_at
+from holdfast.adapters.sql.store import SqlPositions
 from holdfast.dedup.memory import MemoryClaims
 from holdfast.dedup.none import NoClaims
 from holdfast.dedup.redis_store import RedisClaims
@@ -18,7 +19,7 @@ from holdfast.tools.advice import doctor
 from holdfast.tools.advice.doctor import Circumstances, Client, ClientConf, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from holdfast.plugin.app_parts import AppParts
     from holdfast.plugin.settings import Settings
@@ -60,10 +61,16 @@ def of_store(parts: AppParts) -> Check:
         return Check("store", "ok", "none, as claims=None says")
     if isinstance(claims, MemoryClaims):
         return Check("store", "warning", "MemoryClaims is in this process alone, for tests: use RedisClaims")
+    if isinstance(claims, SqlPositions):
+        return _looked_at(claims.look)
     if not isinstance(claims, RedisClaims):
         return Check("store", "skipped", f"a {type(claims).__name__} cannot be checked from outside")
+    return _looked_at(claims.look)
+
+
+def _looked_at(look: Callable[[], str]) -> Check:
     try:
-        return Check("store", "ok", claims.look())
+        return Check("store", "ok", look())
     except HoldfastError as error:
         return Check("store", "error", str(error))
 

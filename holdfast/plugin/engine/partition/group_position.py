@@ -20,19 +20,26 @@ class GroupPosition(NamedTuple):
     foreign: bool
 
 
-def group_position(committed: Committed | None, known: Acquired) -> GroupPosition:
+def group_position(committed: Committed | None, known: Acquired, *, truth: bool = False) -> GroupPosition:
     """Hold the committed offset against what the store knows.
 
     Who has set an offset is honoured. An offset of ours cannot take anything back, so the higher one counts; but one
     that is not above `Acquired.again` may have been sent before a reset, and have come late: then the store's counts.
     Unmarked ones (RocketMQ's) say nothing where the store knows something.
+
+    Args:
+        committed: the group's offset at the broker; None = it has none.
+        known: the store's reply.
+        truth: `ClaimStore.truth`. An offset of ours then says nothing where the store knows something: a higher one was
+            committed for marks, and effects, that the store has lost.
     """
     if committed is not None and not committed.ours:
         return GroupPosition(committed.offset, foreign=True)
     if committed is None and is_new(known):
         return GroupPosition(None, foreign=False)
     at = known.watermark
-    if committed is not None and (is_new(known) or (committed.marked and committed.offset > known.again)):
+    believed = not truth and committed is not None and committed.marked and committed.offset > known.again
+    if committed is not None and (is_new(known) or believed):
         at = max(at, committed.offset)
     return GroupPosition(OffsetSet(known.done).first_missing(at), foreign=False)
 

@@ -29,7 +29,7 @@ from holdfast.plugin.engine.partition.group_position import group_position, is_n
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.events import AdvanceIgnored, ResetHonoured, RewindIgnored, SourceTrouble
-from holdfast.plugin.ports import Start
+from holdfast.plugin.ports import Committed, Start
 from holdfast.plugin.retrying.retry import BACKOFF
 from holdfast.timing import Deadline
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.partition.commits import Commits
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.parts import Parts
-    from holdfast.plugin.ports import Committed, PartitionedSource
+    from holdfast.plugin.ports import PartitionedSource
     from holdfast.records import Partition
 
 _T = TypeVar("_T")
@@ -205,6 +205,8 @@ class Takeover:
         untold: dict[Ownership, Ledger] = {}
         for owner in self._answered(owners, found):
             committed = found[owner.partition]
+            if isinstance(committed, Committed) and self._lost_at_store(owner, committed):
+                committed = None
             if committed is None and _is_new(owner) and owner.partition in self._wishes:
                 self._begins_at(owner, self._wishes[owner.partition])
             elif committed is None and _is_new(owner):
@@ -214,6 +216,12 @@ class Takeover:
         self._tell_where(untold)
         if new:
             self._asking(self._begin, new)
+
+    def _lost_at_store(self, owner: Ownership, committed: Committed) -> bool:
+        """Whether the store has held this position, and has lost all of it: our own commit names this very store. What
+        was done there is undone, so the group begins again in this partition."""
+        lost = self._sessions.truth and _is_new(owner) and committed.ours and committed.marked
+        return lost and committed.store == self._sessions.store.store_id != ""
 
     def _tell_where(self, ledgers: Mapping[Ownership, Ledger]) -> None:
         """Own what nobody has begun at the store; it is told first."""
@@ -245,7 +253,7 @@ class Takeover:
         acquired = owner.acquired
         if acquired is None:
             raise AssertionError(owner)
-        at = group_position(committed, acquired)
+        at = group_position(committed, acquired, truth=self._sessions.truth)
         foreign = at.offset if at.foreign else None
         foreign = owner.cut if owner.cut is not None else foreign
         if foreign is not None:
@@ -270,7 +278,7 @@ class Takeover:
         offset, watermark = committed.offset, known.watermark
         if offset < watermark:
             self._tell(RewindIgnored(partition=partition, offset=offset, watermark=watermark))
-        elif offset > watermark and not committed.marked and not is_new(known):
+        elif offset > watermark and not is_new(known) and (self._sessions.truth or not committed.marked):
             self._tell(AdvanceIgnored(partition=partition, offset=offset, watermark=watermark))
 
     def _drop(self, owners: Sequence[Ownership]) -> None:

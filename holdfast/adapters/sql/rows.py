@@ -1,0 +1,158 @@
+"""Rows: the statements on holdfast_position, and a row as a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from holdfast.adapters.sql.offsets import unpacked
+from holdfast.dedup.claims import Acquired
+from holdfast.dedup.offset_set import OffsetSet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.adapters.sql.database import Database, Transaction
+    from holdfast.adapters.sql.schema import Names
+
+_COLUMNS = "name, stripe, owner, free, epoch, born_ms, version, begun, watermark, done, again"
+
+
+class Row(NamedTuple):
+    """One row, as read."""
+
+    name: str
+    stripe: int
+    owner: UUID | None
+    free: bool
+    epoch: int
+    born_ms: int
+    version: int
+    begun: bool
+    watermark: int
+    done: bytes
+    again: int
+
+    @property
+    def above(self) -> OffsetSet:
+        """The offsets that are done above this row's watermark."""
+        return unpacked(self.watermark, self.done)
+
+
+class Position(NamedTuple):
+    """All rows of one partition."""
+
+    rows: Sequence[Row]
+
+    @property
+    def first(self) -> Row:
+        """The row that each partition has."""
+        return self.rows[0]
+
+    @property
+    def watermark(self) -> int:
+        """Every offset below is done."""
+        return max(row.watermark for row in self.rows)
+
+    @property
+    def done(self) -> OffsetSet:
+        """The offsets above the watermark that are done."""
+        found = OffsetSet()
+        for row in self.rows:
+            found.update(row.above)
+        found.remove_below(self.watermark)
+        return found
+
+    @property
+    def end(self) -> int:
+        """The end of all that was ever done."""
+        return max(self.watermark, self.done.end, *(row.again for row in self.rows))
+
+    def acquired(self, epoch: int, born_ms: int) -> Acquired:
+        """The reply to an acquire that has given it this epoch."""
+        return Acquired(
+            epoch,
+            self.watermark,
+            self.done,
+            frozenset(),
+            born_ms,
+            max(row.again for row in self.rows),
+            begun=any(row.begun for row in self.rows),
+        )
+
+
+class Statements:
+    """The statements, in the words of one database."""
+
+    def __init__(self, database: Database, names: Names) -> None:
+        self._of = database
+        table = names.position
+        self._read = f"SELECT {_COLUMNS} FROM {table} WHERE name IN ({{}}) ORDER BY name, stripe"  # noqa: S608 - a name of ours
+        self._insert = (
+            f"INSERT INTO {table} ({_COLUMNS}) VALUES (?, 0, NULL, ?, 0, 0, 0, ?, 0, ?, 0) ON CONFLICT DO NOTHING"  # noqa: S608 - as above
+        )
+        self._count = f"SELECT name, count(*) FROM {table} WHERE name IN ({{}}) GROUP BY name"  # noqa: S608 - as above
+        self._take = f"UPDATE {table} SET owner = ?, free = ?, epoch = ?, born_ms = ? WHERE name = ?"  # noqa: S608 - as above
+        self._drop = (
+            f"UPDATE {table} SET version = version + 1, begun = ?, watermark = ?, done = ?, again = ? WHERE name = ?"  # noqa: S608 - as above
+        )
+        #: Compare and set: of this owner, and of the version that it knows. See `marking`.
+        self.mark = (
+            f"UPDATE {table} SET version = version + 1, begun = ?, watermark = ?, done = ? "  # noqa: S608 - as above
+            "WHERE name = ? AND stripe = 0 AND owner = ? AND version = ?"
+        )
+        #: See `freeing`.
+        self.free = f"UPDATE {table} SET free = ? WHERE name = ? AND owner = ?"  # noqa: S608 - as above
+
+    def marking(self, name: str, owner: UUID, version: int, watermark: int, done: bytes) -> Sequence[object]:
+        """The parameters of `mark`."""
+        return (True, watermark, done, name, self._of.owner(owner), version)
+
+    def freeing(self, name: str, owner: UUID) -> Sequence[object]:
+        """The parameters of `free`."""
+        return (True, name, self._of.owner(owner))
+
+    def read(self, tx: Transaction, names: Sequence[str], lock: str = "") -> dict[str, Position]:
+        """The positions that are there. Args: lock: `Database.for_update` or `skip_locked`."""
+        found: dict[str, list[Row]] = {}
+        for each in tx.ask(self._read.format(_places(names)) + lock, names):
+            row = _row(each)
+            found.setdefault(row.name, []).append(row)
+        return {name: Position(rows) for name, rows in found.items()}
+
+    def locked(self, tx: Transaction, names: Sequence[str]) -> dict[str, Position]:
+        """The positions of all these names, in order; those that are new are made. Their rows are locked."""
+        found = self.read(tx, names, self._of.for_update)
+        return found | self._made(tx, [name for name in names if name not in found])
+
+    def not_held(self, tx: Transaction, names: Sequence[str]) -> dict[str, Position]:
+        """Do the same without the positions of which another transaction holds a row."""
+        all_rows = dict(tx.ask(self._count.format(_places(names)), names))
+        found = self.read(tx, names, self._of.skip_locked)
+        free = {name: position for name, position in found.items() if len(position.rows) == all_rows[name]}
+        return free | self._made(tx, [name for name in names if name not in all_rows])
+
+    def take(self, tx: Transaction, taken: Sequence[tuple[UUID, int, int, str]]) -> None:
+        """Give positions a new owner. Args: taken: owner, epoch, birth and name of each."""
+        rows = [(self._of.owner(owner), False, epoch, born_ms, name) for owner, epoch, born_ms, name in taken]
+        tx.change_each(self._take, rows)
+
+    def drop(self, tx: Transaction, name: str, offset: int, again: int) -> None:
+        """Have all below the offset done, and nothing above."""
+        tx.change_each(self._drop, [(True, offset, b"", again, name)])
+
+    def _made(self, tx: Transaction, names: Sequence[str]) -> dict[str, Position]:
+        if not names:
+            return {}
+        tx.change_each(self._insert, [(name, True, False, b"") for name in sorted(names)])
+        return self.read(tx, names, self._of.for_update)
+
+
+def _places(names: Sequence[str]) -> str:
+    return ", ".join("?" * len(names))
+
+
+def _row(found: tuple[Any, ...]) -> Row:
+    name, stripe, owner, free, epoch, born_ms, version, begun, watermark, done, again = found
+    owner = UUID(owner) if isinstance(owner, str) else owner
+    return Row(name, stripe, owner, bool(free), epoch, born_ms, version, bool(begun), watermark, done, again)

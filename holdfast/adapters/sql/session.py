@@ -1,0 +1,372 @@
+"""SqlSession: the calls of claims.py's table on rows. One start of one process.
+
+No lease: a session lives until the database is found to have lost what it had acknowledged. An owner is fenced by the
+owner's name in the row, which each acquire replaces. So `acquire` waits for no other session, but for transactions that
+hold a row. What is in hand is handed over within this process alone: a partition that is taken over anew, though the
+client keeps it, waits for its handlers.
+
+A call without an answer may have been applied, or be applied later, when it has waited for a row: each change is a
+compare-and-set on owner and version, so a late one finds another version and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from holdfast.adapters.sql.database import Busy
+from holdfast.adapters.sql.held import Held, Takers
+from holdfast.adapters.sql.offsets import packed
+from holdfast.dedup.claims import Acquired, Exchanged, InHand, Verdict, Wait
+from holdfast.errors import StateError, StoreLockedOut, StoreRefused, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from holdfast.adapters.sql.database import Database, Transaction
+    from holdfast.adapters.sql.held import Known
+    from holdfast.adapters.sql.rows import Position, Statements
+    from holdfast.dedup.claims import AskInHand, Claim, ClaimKey, Drop, LetGo, Mark, Token
+    from holdfast.runtime import Runtime
+
+log = logging.getLogger("holdfast.sql")
+
+#: How long `acquire` waits for a row: it asks again, and the loop has polls to make.
+_LOCK_S = 0.1
+#: Each round that does not end is one in which the row was changed in between.
+_ROUNDS = 10
+#: How many acquires without an answer are remembered: what such a one does late is done within seconds.
+_UNANSWERED = 1000
+
+
+class Books:
+    """One process' knowledge of its ownerships. Its sessions share it: a mark may come after its session.
+
+    Args:
+        database: where the rows are.
+        statements: on them.
+        runtime: the clock, locks and random names.
+    """
+
+    def __init__(self, database: Database, statements: Statements, runtime: Runtime) -> None:
+        self.database, self.statements, self.runtime = database, statements, runtime
+        self.lock = runtime.rlock()
+        self.held: dict[str, Held] = {}
+        #: The highest epoch of each position here. A database that has lost acquires must not give one twice.
+        self.epochs: dict[str, int] = {}
+        #: Owners of the last acquires without an answer: they may be in rows.
+        self.unanswered: dict[UUID, None] = {}
+        #: Of positions that were let go here: offset -> the epoch under which its handler runs.
+        self.in_hand: dict[str, dict[int, int]] = {}
+        self.takers = Takers()
+        self.own_process = True
+
+    def forked(self) -> None:
+        """In a child: the ownerships are the parent's."""
+        self.lock, self.own_process = self.runtime.rlock(), False
+
+
+class SqlSession:
+    """One start of one process at a SqlPositions. Any thread may call."""
+
+    def __init__(self, books: Books, session_id: str, lease_s: float) -> None:
+        self.id = session_id
+        self._books, self._lease_s = books, lease_s
+        self._database, self._statements = books.database, books.statements
+        self._lost = False
+
+    def live(self) -> bool:
+        """Return True until the database was found to have lost changes of this process; then False for ever."""
+        return not self._lost and self._books.own_process
+
+    def renew(self) -> bool:
+        """Ask the database for an answer. False = the session is lost."""
+        with self._asking():
+            self._database.run(lambda tx: tx.now_ms())
+        return self.live()
+
+    # ---- owners
+    def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
+        """Take partitions over. WAIT: another transaction holds a row, or another process has taken it from this one
+        while this one was frozen."""
+        names = list(dict.fromkeys(partitions))
+        with self._asking() as books:
+            owner = UUID(hex=books.runtime.token(16))
+            books.unanswered[owner] = None
+            if len(books.unanswered) > _UNANSWERED:
+                del books.unanswered[next(iter(books.unanswered))]
+            try:
+                taken = self._database.run(
+                    lambda tx: self._take(tx, owner, names, self._statements.locked), lock_s=_LOCK_S
+                )
+            except Busy:
+                taken = {}
+            if not taken and len(names) > 1 and self._database.skip_locked:
+                try:
+                    taken = self._database.run(
+                        lambda tx: self._take(tx, owner, names, self._statements.not_held), lock_s=_LOCK_S
+                    )
+                except Busy:
+                    taken = {}
+            books.unanswered.pop(owner, None)
+            replies: dict[str, Acquired] = {}
+            for name, (position, reply) in taken.items():
+                before = books.held.get(name)
+                if before is None or before.owner != position.first.owner:
+                    books.in_hand.pop(name, None)  # another has had it: what runs here is fenced
+                held = books.held[name] = Held(owner, reply.epoch, position)
+                books.epochs[name] = reply.epoch
+                running = frozenset(each for each in books.in_hand.get(name, ()) if not held.has(each))
+                replies[name] = reply._replace(running=running)
+            return [replies.get(name, Wait.WAIT) for name in partitions]
+
+    def _take(
+        self,
+        tx: Transaction,
+        owner: UUID,
+        names: Sequence[str],
+        locked: Callable[[Transaction, Sequence[str]], dict[str, Position]],
+    ) -> dict[str, tuple[Position, Acquired]]:
+        books, now = self._books, self._books.runtime.now()
+        positions, now_ms = locked(tx, names), tx.now_ms()
+        taken: dict[str, tuple[Position, Acquired]] = {}
+        for name, position in positions.items():
+            first = position.first
+            if first.owner in books.unanswered or not books.takers.wait(first, now, self._lease_s):
+                epoch = max(first.epoch, books.epochs.get(name, 0)) + 1
+                taken[name] = position, position.acquired(epoch, max(first.born_ms, now_ms - epoch))
+        rows = [(owner, reply.epoch, reply.born_ms, name) for name, (_, reply) in sorted(taken.items())]
+        if rows:
+            self._statements.take(tx, rows)
+        return taken
+
+    def let_go(self, partitions: Sequence[LetGo]) -> None:
+        """End ownerships. What is in hand may be marked until another process takes the position: none waits for it."""
+        with self._asking() as books:
+            owners: set[tuple[str, UUID]] = set()
+            for let in partitions:
+                held = books.held.get(let.partition)
+                if held is not None and let.epoch in (0, held.epoch):
+                    owners.add((let.partition, held.owner))
+                    in_hand = dict.fromkeys(let.unacked, let.known_as or held.epoch)
+                    books.in_hand.setdefault(let.partition, {}).update(in_hand)
+            self._change_all(self._statements.free, [self._statements.freeing(*each) for each in sorted(owners)])
+
+    def poll(self, polls: Sequence[AskInHand]) -> list[InHand | Verdict]:
+        """Ask for what this process itself has in hand."""
+        with self._asking() as books:
+            self._database.run(lambda tx: tx.now_ms())  # an answer from memory would say that the database is back
+            replies: list[InHand | Verdict] = []
+            for poll in polls:
+                held = self._held(poll.partition, poll.epoch)
+                if held is None:
+                    replies.append(Verdict.FENCED)
+                    continue
+                done = frozenset(offset for offset in poll.offsets if held.has(offset))
+                in_hand = books.in_hand.get(poll.partition, {})
+                replies.append(InHand(done, frozenset(poll.offsets).difference(done, in_hand)))
+            return replies
+
+    def release(self, records: Sequence[Token]) -> None:
+        """Report that records which were in hand are no longer running."""
+        with self._asking() as books:
+            self._database.run(lambda tx: tx.now_ms())  # as above
+            for name, offset, epoch in records:
+                in_hand = books.in_hand.get(name, {})
+                if in_hand.get(offset) == epoch:
+                    del in_hand[offset]
+
+    # ---- what is done
+    def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
+        """Note offsets as done. Replies with those that are fenced.
+
+        A mark of no offset that changes nothing asks whether the database still has what it has acknowledged.
+        """
+        replies: dict[int, frozenset[int]] = {}
+        with self._asking():
+            self._look_back([mark for mark in marks if not mark.offsets])
+            in_vain = 0
+            while len(replies) < len(marks):
+                # One mark a partition in a round, so that they are applied in their order.
+                first = {mark.partition: at for at, mark in reversed([*enumerate(marks)]) if at not in replies}
+                answered = self._mark_each([marks[at] for _, at in sorted(first.items())])
+                replies |= {first[name]: fenced for name, fenced in answered.items()}
+                in_vain = 0 if answered else in_vain + 1
+                if in_vain == _ROUNDS:
+                    raise StoreUnavailable(f"{self._database.where}: rows change while they are marked: ask again")
+        return [replies[at] for at in range(len(marks))]
+
+    def _mark_each(self, marks: Sequence[Mark]) -> dict[str, frozenset[int]]:
+        """One round. A partition that is left out is to be marked again. Args: marks: one a partition, in the order in
+        which rows are locked."""
+        books, statements = self._books, self._statements
+        replies: dict[str, frozenset[int]] = {}
+        changes: list[tuple[Mark, Held, Known]] = []
+        for mark in marks:
+            held = books.held.get(mark.partition)
+            ours = self._as_owner(mark, held)
+            after = held.with_mark(ours) if held is not None and ours is not None else None
+            if held is not None and ours is not None and after is None:
+                replies[mark.partition] = held.open_of(mark)
+            elif held is not None and after is not None:
+                changes.append((mark, held, after))
+        rows = [
+            statements.marking(mark.partition, held.owner, held.version, after.watermark, packed(*after))
+            for mark, held, after in changes
+        ]
+        for (mark, held, after), changed in zip(changes, self._change_all(statements.mark, rows), strict=True):
+            if changed:
+                held.marked(after)
+                replies[mark.partition] = held.open_of(mark)
+                for offset in mark.offsets if books.in_hand.get(mark.partition) else ():
+                    books.in_hand[mark.partition].pop(offset, None)
+        if refused := [mark for mark in marks if mark.partition not in replies]:
+            found = self._rows([mark.partition for mark in refused])
+            for mark in refused:
+                held = books.held.get(mark.partition)
+                held = held if self._as_owner(mark, held) is not None else None
+                fenced = self._judge(mark, held, found.get(mark.partition))
+                if fenced is not None:
+                    replies[mark.partition] = fenced
+        return replies
+
+    def _as_owner(self, mark: Mark, held: Held | None) -> Mark | None:
+        """The mark as one of the present ownership: it is, or it is of an earlier one in this process, and tells of
+        what that has left in hand. None: it is of neither."""
+        if held is None or held.epoch == mark.epoch:
+            return None if held is None else mark
+        in_hand = self._books.in_hand.get(mark.partition, {})
+        handed = [offset for offset in mark.offsets if in_hand.get(offset) == mark.epoch] if in_hand else []
+        return mark._replace(epoch=held.epoch, watermark=0, offsets=handed) if handed else None
+
+    def _judge(self, mark: Mark, held: Held | None, position: Position | None) -> frozenset[int] | None:
+        """The reply to a mark that has changed nothing; None = it is to be asked again. Args: held: the ownership for
+        which it was made; None = this process has none. position: as it is now; None = it is not there."""
+        books, name = self._books, mark.partition
+        if held is not None:
+            first = position.first if position is not None else None
+            ours = first is not None and first.owner == held.owner
+            if position is not None and ours and position.first.version >= held.version:
+                held.learn(position)
+                return None
+            if first is None or first.owner == held.owner or first.epoch < held.epoch:
+                self._went_back(name, held, position)
+            else:
+                books.takers.note(name, held.epoch, first, books.runtime.now())
+            del books.held[name]
+        if position is None:
+            return frozenset(mark.offsets)
+        watermark, done = position.watermark, position.done
+        return frozenset(offset for offset in mark.offsets if offset >= watermark and offset not in done)
+
+    def drop(self, drops: Sequence[Drop]) -> list[bool]:
+        """Forget what is done from the offset of the reset on. False = fenced."""
+        names = sorted({drop.partition for drop in drops})
+        with self._asking() as books:
+            # A copy: the transaction may be undone, or done again.
+            def work(tx: Transaction) -> tuple[list[bool], dict[str, Position]]:
+                positions, replies = self._statements.read(tx, names, self._database.for_update), []
+                for drop in drops:
+                    position, held = positions.get(drop.partition), self._held(drop.partition, drop.epoch)
+                    owned = position is not None and held is not None and position.first.owner == held.owner
+                    if position is not None and owned:
+                        self._statements.drop(tx, drop.partition, drop.offset, position.end)
+                        positions |= self._statements.read(tx, [drop.partition])
+                    replies.append(owned)
+                return replies, positions
+
+            replies, positions = self._database.run(work)
+            for drop, dropped in zip(drops, replies, strict=True):
+                held, position = self._held(drop.partition, drop.epoch), positions.get(drop.partition)
+                if held is not None and position is not None and dropped:
+                    held.learn(position)
+                    books.in_hand.pop(drop.partition, None)
+                elif held is not None and position is not None:
+                    books.takers.note(drop.partition, held.epoch, position.first, books.runtime.now())
+            return replies
+
+    def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
+        """Mark; there are no keys."""
+        return Exchanged(self.finish(done), self.mark(marks) if marks else [], self.claim(claims))
+
+    # ---- keys: an app with this store has none
+    def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Grant them all: no key is kept."""
+        return [Verdict.NEW] * len(claims)
+
+    def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
+        """Grant them all, without fences."""
+        return [(Verdict.NEW, 0)] * len(claims)
+
+    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
+        """Accept them all."""
+        return [Verdict.DONE if results is None else Verdict.NEW] * len(claims)
+
+    def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
+        """Reply that no key is done."""
+        return [None] * len(keys)
+
+    def unclaim(self, claims: Sequence[Claim]) -> None:
+        """Accept."""
+
+    # ---- there is no lease
+    def vouch(self, seconds: float) -> None:
+        """Do nothing: nothing is renewed."""
+
+    def abandon(self) -> None:
+        """Do nothing: others take over without waiting."""
+
+    def end(self) -> None:
+        """Do nothing: no row names a session."""
+
+    # ---- inside
+    @contextmanager
+    def _asking(self) -> Iterator[Books]:
+        if not self._books.own_process:
+            raise StateError(f"session {self.id} belongs to the parent process: begin one in each process, after fork")
+        with self._books.lock:
+            try:
+                yield self._books
+            except StoreRefused as error:  # it has let this process in before
+                raise StoreLockedOut(str(error)) from error
+
+    def _held(self, name: str, epoch: int) -> Held | None:
+        held = self._books.held.get(name)
+        return held if held is not None and held.epoch == epoch else None
+
+    def _change_all(self, statement: str, rows: Sequence[Sequence[object]]) -> list[int]:
+        return self._database.change_all(statement, rows) if rows else []
+
+    def _rows(self, names: Sequence[str]) -> dict[str, Position]:
+        return self._database.run(lambda tx: self._statements.read(tx, names))
+
+    def _look_back(self, marks: Collection[Mark]) -> None:
+        """See whether the database has lost changes of positions that no record comes to: a mark would find out."""
+        held = {mark.partition: self._held(mark.partition, mark.epoch) for mark in marks}
+        known = {name: each for name, each in held.items() if each is not None and each.begun}
+        if not known:
+            return
+        found = self._rows(list(known))
+        for name, each in known.items():
+            position = found.get(name)
+            ours = position is not None and position.first.owner == each.owner
+            if position is None or (
+                position.first.version < each.version if ours else position.first.epoch < each.epoch
+            ):
+                self._went_back(name, each, position)
+                self._lost = True
+
+    def _went_back(self, name: str, held: Held, position: Position | None) -> None:
+        log.error(
+            "%s has lost what it had acknowledged (a failover to a standby that was behind, an older backup): the "
+            "position of %s is at epoch %s and version %s, and was at %d and %d. It is taken over anew, and what was "
+            "lost runs again",
+            self._database.where,
+            name,
+            position.first.epoch if position else None,
+            position.first.version if position else None,
+            held.epoch,
+            held.version,
+        )

@@ -1,0 +1,166 @@
+"""SqlPositions: a store of positions in the database in which the effects are."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.sql.rows import Statements
+from holdfast.adapters.sql.schema import LAYOUT, Names
+from holdfast.adapters.sql.session import Books, SqlSession
+from holdfast.adapters.sql.sqlite import SqliteDatabase
+from holdfast.dedup.forks import after_fork
+from holdfast.errors import SettingError, StoreLockedOut, StoreRefused
+from holdfast.runtime import MACHINE
+
+if TYPE_CHECKING:
+    from holdfast.adapters.sql.database import Database
+    from holdfast.runtime import Runtime
+
+_POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
+_URLS = "give postgresql://user:password@host:port/database, or sqlite:///file (four slashes before an absolute path)"
+
+
+class SqlPositions:
+    """Positions in a PostgreSQL (13 or later) or a SQLite file, without Redis. One object a process; any thread may
+    call.
+
+    It keeps which records of each partition are done, and fences former owners. It keeps no business keys (`key=` is
+    refused) and no sessions: a new owner does not wait for handlers that outlive their drain, and runs their records
+    again. Made by `from_url`.
+    """
+
+    #: After a failover that has lost commits, the database's word counts, and not a higher offset at the broker.
+    truth = True
+    keeps_keys = False
+
+    def __init__(self, database: Database, names: Names, *, create: bool = False, runtime: Runtime = MACHINE) -> None:
+        self._database, self._create, self._runtime = database, create, runtime
+        self._books = Books(database, Statements(database, names), runtime)
+        self._id = ""
+        after_fork(self, SqlPositions._forked)
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        schema: str | None = None,
+        timeout_s: float = 5.0,
+        create: bool = False,
+        runtime: Runtime = MACHINE,
+    ) -> SqlPositions:
+        """Make the store at a URL. Does not connect yet.
+
+        Args:
+            url: postgresql://user:password@host:port/database, as libpq reads it, with options behind a `?`; or
+                sqlite:///file, four slashes before an absolute path.
+            schema: of PostgreSQL, with holdfast's tables. None: where the connection's search_path leads.
+            timeout_s: for a connection, for each answer, and for SQLite's lock.
+            create: make the tables if they are not there: for tests and examples. Elsewhere `holdfast sql schema`
+                prints the statements, to be run by who may.
+            runtime: this process' machine.
+
+        Raises:
+            SettingError: a setting cannot work. The URL is not in its text.
+            MissingExtraError: PostgreSQL, and psycopg is not installed.
+        """
+        _check_seconds(timeout_s)
+        names = Names(schema)
+        scheme, rest = _parts(url)
+        if scheme in _POSTGRESQL:
+            from holdfast.adapters.sql.postgres import PostgresDatabase  # noqa: PLC0415 - of an extra
+
+            database: Database = PostgresDatabase(f"postgresql://{rest}", names, timeout_s, runtime)
+        elif scheme == "sqlite":
+            if schema is not None:
+                raise SettingError("schema", schema, "leave it out: a SQLite file has none")
+            database = SqliteDatabase(_path_in(rest), names, timeout_s, runtime)
+        else:
+            raise SettingError("url", f"{scheme}://...", _URLS)
+        return cls(database, names, create=create, runtime=runtime)
+
+    @property
+    def store_id(self) -> str:
+        """The id that is kept beside the data; "" = not known before `connect`. A copy of the database has it too."""
+        return self._id
+
+    def connect(self) -> None:
+        """Reach the database and check its tables. Idempotent.
+
+        Raises:
+            StoreUnavailable: no answer, also where the server refuses the connection; or a standby.
+            StoreRefused: there are no tables, they have another layout, or this user has too few rights.
+        """
+        try:
+            self._id = self._checked(create=self._create)
+        except StoreRefused as error:
+            if not self._id:
+                raise
+            raise StoreLockedOut(str(error)) from error
+
+    def begin(self, lease_s: float = 10.0) -> SqlSession:
+        """Begin a session. Raises as `connect`.
+
+        Args:
+            lease_s: how long this process leaves a position alone that another has taken from it, and in which nothing
+                happens.
+        """
+        self.connect()
+        return SqlSession(self._books, self._runtime.token(8), lease_s)
+
+    def look(self) -> str:
+        """Ask the database whether it has the tables. Makes none. Returns: a text with what is there. Raises as
+        `connect`."""
+        self._checked(create=False)
+        return f"{self._database.where}: positions, layout {LAYOUT}"
+
+    def close(self) -> None:
+        """Give the connection back. Does not raise."""
+        self._database.close()
+
+    def _checked(self, *, create: bool) -> str:
+        found = self._database.check(create=create)
+        where, kind = self._database.where, self._database.kind
+        if found is None:
+            raise StoreRefused(
+                f"{where} has no tables of holdfast: run what `holdfast sql schema {kind}` prints; or say create=True "
+                "in tests"
+            )
+        store_id, layout = found
+        if layout != LAYOUT:
+            raise StoreRefused(
+                f"the tables of holdfast in {where} have layout {layout}, and this version knows layout {LAYOUT}: run "
+                "one version of holdfast, or make tables of this layout in another schema or file"
+            )
+        return store_id
+
+    def _forked(self) -> None:
+        # In a child: connection and ownerships are the parent's.
+        self._database.forked()
+        books = self._books
+        books.forked()
+        self._books = Books(self._database, books.statements, self._runtime)
+
+    def __repr__(self) -> str:
+        return f"SqlPositions({self._database.where})"
+
+
+def _check_seconds(value: object) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.1 <= value < math.inf:
+        raise SettingError("timeout_s", value, "give a number of seconds, at least 0.1")
+
+
+def _parts(url: object) -> tuple[str, str]:
+    scheme, found, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
+    if not found:
+        raise SettingError("url", type(url).__name__, _URLS)
+    return scheme, rest
+
+
+def _path_in(rest: str) -> Path:
+    path = rest.removeprefix("/")
+    if not rest.startswith("/") or path in ("", ":memory:"):
+        raise SettingError("url", "sqlite://...", "name a file: sqlite:///positions.db; MemoryClaims() is for memory")
+    return Path(path)

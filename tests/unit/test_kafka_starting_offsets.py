@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from holdfast.adapters.kafka.offsets import EARLIEST, LATEST
-from holdfast.adapters.kafka.starting_offsets import OF_A_LOOP, OF_AN_APP, StartingOffsets
+from holdfast.adapters.kafka.starting_offsets import APP_DEFAULT, LOOP_DEFAULT, StartingOffsets
 from holdfast.errors import SourceError
 from holdfast.records import Partition
 from holdfast.timing import Deadline
@@ -45,7 +45,7 @@ class Known:
         ]
 
 
-def starting_offsets(policy: str | None = "latest", default: Any = OF_AN_APP) -> StartingOffsets:
+def starting_offsets(policy: str | None = "latest", default: Any = APP_DEFAULT) -> StartingOffsets:
     conf = {} if policy is None else {"auto.offset.reset": policy}
     return StartingOffsets("g", conf, default, cast("TopicIds", Ids()))
 
@@ -72,10 +72,10 @@ def orders(*numbers: int) -> list[Partition]:
 @pytest.mark.parametrize(
     ("policy", "default", "when"),
     [
-        (None, OF_AN_APP, EARLIEST),
-        (None, OF_A_LOOP, LATEST),
-        ("smallest", OF_A_LOOP, EARLIEST),
-        ("largest", OF_AN_APP, LATEST),
+        (None, APP_DEFAULT, EARLIEST),
+        (None, LOOP_DEFAULT, LATEST),
+        ("smallest", LOOP_DEFAULT, EARLIEST),
+        ("largest", APP_DEFAULT, LATEST),
     ],
 )
 def test_a_new_group_begins_as_the_configuration_says_or_else_as_its_kind_does(
@@ -124,11 +124,11 @@ def test_a_topic_that_is_subscribed_to_later_is_looked_at_then() -> None:
 @pytest.mark.parametrize("topics", [["orders", "again"], ["^.*", "again"]])
 def test_a_retry_topic_is_read_from_its_first_record_whatever_is_said_of_others(topics: list[str]) -> None:
     made, again = starting_offsets(), Partition("again", 0)
-    made.whole = frozenset({"again"})
+    made.read_from_first = frozenset({"again"})
     look(made, Known(orders=1, again=1), *topics)
     assert made.of([*orders(0), again], IDS) == {EARLIEST: [again], LATEST: orders(0)}
     nowhere = starting_offsets("error")
-    nowhere.whole = frozenset({"again"})
+    nowhere.read_from_first = frozenset({"again"})
     assert nowhere.of([again], IDS) == {EARLIEST: [again]}
 
 
@@ -140,9 +140,9 @@ def test_where_it_may_not_choose_it_says_so() -> None:
 @pytest.mark.parametrize(
     ("policy", "default", "said"),
     [
-        (None, OF_AN_APP, "at the first record (auto.offset.reset is not set, and this is holdfast's default"),
-        (None, OF_A_LOOP, "at the end (auto.offset.reset is not set, and this is the client's default)"),
-        ("earliest", OF_A_LOOP, "at the first record (auto.offset.reset=earliest)"),
+        (None, APP_DEFAULT, "at the first record (auto.offset.reset is not set, and this is holdfast's default"),
+        (None, LOOP_DEFAULT, "at the end (auto.offset.reset is not set, and this is the client's default)"),
+        ("earliest", LOOP_DEFAULT, "at the first record (auto.offset.reset=earliest)"),
     ],
 )
 def test_one_line_says_where_and_why_once_of_partitions_without_an_offset(

@@ -17,7 +17,6 @@ from holdfast.adapters.kafka.config import STATIC_ID, check, check_static_id, wi
 from holdfast.adapters.kafka.emission import emit
 from holdfast.adapters.kafka.quirks.leave_static import (
     StaticMember,
-    cannot,
     close,
     decode_coordinator,
     decode_heartbeat,
@@ -25,6 +24,7 @@ from holdfast.adapters.kafka.quirks.leave_static import (
     encode_find,
     encode_heartbeat,
     encode_leave,
+    why_unsendable,
 )
 from holdfast.adapters.kafka.renewal import Refusals
 from holdfast.adapters.kafka.wire import Malformed
@@ -143,10 +143,10 @@ def test_any_bytes_are_an_answer_or_malformed(payload: bytes) -> None:
 
 
 def test_where_nothing_can_be_said_by_hand_it_says_why() -> None:
-    assert cannot(CONF) is None
-    assert "SASL" in str(cannot({**CONF, "security.protocol": "SASL_SSL"}))
+    assert why_unsendable(CONF) is None
+    assert "SASL" in str(why_unsendable({**CONF, "security.protocol": "SASL_SSL"}))
     assert "ssl.keystore.location" in str(
-        cannot({**CONF, "security.protocol": "ssl", "ssl.keystore.location": "/k.p12"})
+        why_unsendable({**CONF, "security.protocol": "ssl", "ssl.keystore.location": "/k.p12"})
     )
 
 

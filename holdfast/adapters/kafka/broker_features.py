@@ -88,7 +88,7 @@ def ask(conf: Mapping[str, object], deadline: Deadline) -> BrokerFeatures:
         )
     try:
         context = wire.tls_context(conf) if wire.uses_tls(conf) else None
-    except (wire.CannotSay, OSError, ValueError) as error:
+    except (wire.TlsUnsupported, OSError, ValueError) as error:
         return _not_asked(str(error))
     found = _first_answer(wire.bootstrap(conf), context, Deadline(deadline.left_s(at_most=_ANSWER_S)))
     return _not_asked(found) if isinstance(found, str) else judge(found)

@@ -14,7 +14,7 @@ from holdfast.adapters.kafka.loop_commits import LoopCommits
 from holdfast.adapters.kafka.offsets import BEGINNING, END, ENDS, TAIL, offsets_at
 from holdfast.adapters.kafka.quirks.header_names import headers_of
 from holdfast.adapters.kafka.source import KafkaSource
-from holdfast.adapters.kafka.starting_offsets import OF_A_LOOP
+from holdfast.adapters.kafka.starting_offsets import LOOP_DEFAULT
 from holdfast.errors import SourceUnavailable
 from holdfast.plugin.ports import Batch, Committed, End
 from holdfast.records import Partition, size_of_headers
@@ -188,7 +188,7 @@ class MessageSource(KafkaSource):
 
     #: The name of this source in audit events: the class that users know.
     known_as = "KafkaConsumer"
-    _begins_by_default = OF_A_LOOP
+    _begins_by_default = LOOP_DEFAULT
 
     def __init__(
         self,

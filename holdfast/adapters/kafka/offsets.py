@@ -139,15 +139,14 @@ def offsets_by_leader(
     return found
 
 
-def borders_seen(consumer: Consumer, partitions: Sequence[Partition], which: int) -> dict[Partition, int]:
-    """The starts (0) or the ends (1) of logs, from the client's last fetches. Partitions without a fetch are left out.
-    Does not wait."""
-    found: dict[Partition, int] = {}
+def fetched_watermarks(consumer: Consumer, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, int]]:
+    """The start and the end of each log, from the client's last fetch; below 0 = not known. Partitions without a fetch
+    are left out. Does not wait."""
+    found: dict[Partition, tuple[int, int]] = {}
     for partition in partitions:
         try:
-            seen = consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.number), cached=True)
+            where = TopicPartition(partition.topic, partition.number)
+            found[partition] = consumer.get_watermark_offsets(where, cached=True)
         except KafkaException:
             continue  # not fetched yet: the same as unknown
-        if seen[which] >= 0:
-            found[partition] = seen[which]
     return found

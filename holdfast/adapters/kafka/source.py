@@ -26,14 +26,21 @@ from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.group_session import GroupSession
 from holdfast.adapters.kafka.joining import consumer_of, is_member, join, look_for_topics, never_let_in
-from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committed_of_each, offsets_at, offsets_by_leader
+from holdfast.adapters.kafka.offsets import (
+    ENDS,
+    LATEST,
+    committed_of_each,
+    fetched_watermarks,
+    offsets_at,
+    offsets_by_leader,
+)
 from holdfast.adapters.kafka.properties import as_int, check_known
 from holdfast.adapters.kafka.quirks import leave_static, unowned
 from holdfast.adapters.kafka.quirks.forgotten import Brokers, forgotten_error, give_up
-from holdfast.adapters.kafka.quirks.header_names import ask, mended
+from holdfast.adapters.kafka.quirks.header_names import ask, replace_unknown_names
 from holdfast.adapters.kafka.quirks.log_ends import LogEnds
 from holdfast.adapters.kafka.renewal import Renewal
-from holdfast.adapters.kafka.starting_offsets import OF_AN_APP, StartingOffsets
+from holdfast.adapters.kafka.starting_offsets import APP_DEFAULT, StartingOffsets
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import SettingError, SourceError, SourceFatal, SourceUnavailable
 from holdfast.plugin.ports import NOTHING, Batch, End
@@ -126,7 +133,7 @@ class KafkaSource:
     #: None each: messages have no identity beside their position (an idempotent producer stores nothing twice), and the
     #: broker has no retries of its own.
     identity = retry_topic = retries = unroutable_letters = None
-    _begins_by_default, gaps_are_the_logs = OF_AN_APP, False
+    _begins_by_default, gaps_are_the_logs = APP_DEFAULT, False
 
     def brings_again(self, topic: str) -> bool:  # noqa: ARG002 - the port's signature
         """Return False: the broker delivers no record again by itself."""
@@ -212,7 +219,7 @@ class KafkaSource:
 
     def reads_all_of(self, topics: Collection[str]) -> None:
         """Read retry topics from the beginning even with "latest": this group wrote them."""
-        self._starting_offsets.whole = frozenset(topics)
+        self._starting_offsets.read_from_first = frozenset(topics)
 
     # ---- the start and the end
     def reach(self, topics: Collection[str], deadline: Deadline) -> None:
@@ -259,7 +266,7 @@ class KafkaSource:
         if self._client.static_id is not None:
             consumer_protocol = self._client.protocol is GroupProtocol.CONSUMER
             self._renewal.of_static_member(self._client.static_id, waits=consumer_protocol)
-            why = leave_static.cannot(self._checked.conf) if consumer_protocol else None
+            why = leave_static.why_unsendable(self._checked.conf) if consumer_protocol else None
             if self._leave and why is not None:
                 _log.warning("leave=True: %s, so others wait for this member's session when it stops", why)
         return self._client
@@ -373,7 +380,7 @@ class KafkaSource:
                 try:
                     headers = ask(message) or ()
                 except SystemError:
-                    headers = mended(message)
+                    headers = replace_unknown_names(message)
                 what, sent_ms = message.value(), message.timestamp()[1]
                 fields = (partition, message.offset(), message.key(), what, headers, sent_ms, fence)
                 records.append(new(Record, fields))
@@ -492,11 +499,13 @@ class KafkaSource:
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """The ends of the logs as the client has seen them in its fetches."""
-        return {} if self._consumer is None else borders_seen(self._consumer, partitions, 1)
+        seen = {} if self._consumer is None else fetched_watermarks(self._consumer, partitions)
+        return {partition: high for partition, (_, high) in seen.items() if high >= 0}
 
     def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """The beginnings of the logs: each answer to a fetch says where its log begins (Kafka 1.0 on)."""
-        return {} if self._consumer is None else borders_seen(self._consumer, partitions, 0)
+        seen = {} if self._consumer is None else fetched_watermarks(self._consumer, partitions)
+        return {partition: low for partition, (low, _) in seen.items() if low >= 0}
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Read on from this offset. Raises SourceUnavailable: the fetcher has not started yet; ask again."""

@@ -39,8 +39,8 @@ class Default(NamedTuple):
 
 
 #: An app is written for holdfast, and must not lose records; a loop was written for the client.
-OF_AN_APP = Default("earliest", "holdfast's default: the client's own, latest, would skip what is there")
-OF_A_LOOP = Default("latest", "the client's default")
+APP_DEFAULT = Default("earliest", "holdfast's default: the client's own, latest, would skip what is there")
+LOOP_DEFAULT = Default("latest", "the client's default")
 
 
 class StartingOffsets:
@@ -64,7 +64,7 @@ class StartingOffsets:
         #: Partitions whose beginning was logged.
         self._logged: set[Partition] = set()
         #: Topics that begin at their first record, whatever the configuration.
-        self.whole: frozenset[str] = frozenset()
+        self.read_from_first: frozenset[str] = frozenset()
 
     @property
     def chosen(self) -> bool:
@@ -76,7 +76,7 @@ class StartingOffsets:
         return bool(self._unseen(topics))
 
     def _unseen(self, topics: Collection[str]) -> set[str]:
-        new = {topic for topic in topics if topic not in self._looked_at and topic not in self.whole}
+        new = {topic for topic in topics if topic not in self._looked_at and topic not in self.read_from_first}
         return new if self._when == LATEST else set()
 
     def look(
@@ -113,7 +113,7 @@ class StartingOffsets:
         Raises:
             SourceError: auto.offset.reset=error forbids to choose.
         """
-        chosen = [partition for partition in partitions if partition.topic not in self.whole]
+        chosen = [partition for partition in partitions if partition.topic not in self.read_from_first]
         if self._when is None and chosen:
             raise SourceError(
                 f"the group {self._group} has committed no offset for {', '.join(map(str, chosen))} and "
@@ -128,7 +128,7 @@ class StartingOffsets:
 
     def _tell(self, partitions: Sequence[Partition], where: str) -> None:
         """Log where the group begins, once for each partition."""
-        if new := [each for each in partitions if each not in self._logged and each.topic not in self.whole]:
+        if new := [each for each in partitions if each not in self._logged and each.topic not in self.read_from_first]:
             self._logged.update(new)
             why = self._why
             if self._when == LATEST and where != "at the end":

@@ -34,7 +34,7 @@ class Malformed(Exception):
     """The answer is not one of a Kafka broker."""
 
 
-class CannotSay(Exception):
+class TlsUnsupported(Exception):
     """Python's ssl has no way to do what the configuration asks; the message names the property."""
 
 
@@ -182,11 +182,11 @@ def uses_tls(conf: Mapping[str, object]) -> bool:
 
 
 def tls_context(conf: Mapping[str, object]) -> ssl.SSLContext:
-    """Make the TLS context that librdkafka would make, in Python. Reads the configured files. Raises CannotSay,
+    """Make the TLS context that librdkafka would make, in Python. Reads the configured files. Raises TlsUnsupported,
     OSError."""
     for name in _CANNOT:
         if conf.get(name):
-            raise CannotSay(f"{name} is known to librdkafka only")
+            raise TlsUnsupported(f"{name} is known to librdkafka only")
     made = ssl.create_default_context()
     authorities, inline = conf.get("ssl.ca.location"), conf.get("ssl.ca.pem")
     if inline:

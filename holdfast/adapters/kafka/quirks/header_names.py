@@ -2,7 +2,7 @@
 
 - What the binding does: it decodes names when headers are first asked for. At a name that it cannot decode it raises
   SystemError and keeps a tuple without that name. The process crashes at the next look at that tuple. The name is lost.
-- Seen with confluent-kafka 2.13.2 to 2.16.1.
+- Seen with confluent-kafka 2.13.2 to 2.16.1. No issue of the binding was found.
 - What holdfast does: such a name becomes U+FFFD, in the record and in the message. Its value is kept.
 - It can go when the binding passes such names on, or raises an error that leaves the message whole.
 - Test: tests/contracts/kafka/test_header_names.py.
@@ -33,10 +33,10 @@ def headers_of(message: Message) -> Headers:
     try:
         return ask(message) or ()
     except SystemError:
-        return mended(message)
+        return replace_unknown_names(message)
 
 
-def mended(message: Message) -> Headers:
+def replace_unknown_names(message: Message) -> Headers:
     """Give headers without a name the name `UNKNOWN`, in the message too, after `ask` has raised SystemError."""
     kept: Any = message.headers()
     # The cyclic collector tells what a tuple really holds: a name and a value, or the value alone.

@@ -4,7 +4,7 @@
   the consumer protocol its `close` always announces a return (epoch -2, KIP-848). Before its first join is answered (a
   classic group collects its members, or waits for one that drains) it sends nothing in either protocol, though the
   broker has the member already.
-- Seen with librdkafka 2.16 on Kafka 4.3.1.
+- Seen with librdkafka 2.16 on Kafka 4.3.1. No issue of the client was found.
 - What holdfast does: it sends the missing request by hand. For good: LeaveGroup by the static id (classic), or
   epoch -1 (consumer protocol). To come back during a first join: epoch -2, or the next start would be refused for a
   session; a classic successor takes the place of a member that is joining. Over SASL nothing can be sent by hand.
@@ -61,14 +61,14 @@ class StaticMember(NamedTuple):
     static_id: str
 
 
-def cannot(conf: Mapping[str, object]) -> str | None:
+def why_unsendable(conf: Mapping[str, object]) -> str | None:
     """Why no request can be sent by hand with this configuration; None = it can."""
     if str(conf.get("security.protocol", "plaintext")).strip().lower().startswith("sasl"):
         return "requests by hand do not speak SASL"
     try:
         if wire.uses_tls(conf):
             wire.tls_context(conf)
-    except (wire.CannotSay, OSError, ValueError) as error:
+    except (wire.TlsUnsupported, OSError, ValueError) as error:
         return str(error)
     return None
 
@@ -131,7 +131,7 @@ def tell(conf: Mapping[str, object], member: StaticMember, deadline: Deadline, *
 
     Returns: False = the coordinator knows no such member.
     """
-    if (why := cannot(conf)) is not None:
+    if (why := why_unsendable(conf)) is not None:
         raise Failed(why)
     context = wire.tls_context(conf) if wire.uses_tls(conf) else None
     if member.member_id:

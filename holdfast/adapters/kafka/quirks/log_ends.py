@@ -2,6 +2,7 @@
 
 - What the client does: a question on the consumer's connection stands behind the fetch that waits there for records:
   some 200 ms with librdkafka's default fetch.wait.max.ms of 500, and now and then longer than 500 ms.
+- No issue of the client was found.
 - What holdfast does: an admin client asks on its own connection, and no call waits for the answer.
 - It can go when the client asks its questions on another connection than its fetches.
 - Test: tests/unit/test_kafka_questions.py.

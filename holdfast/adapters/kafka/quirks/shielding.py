@@ -2,7 +2,8 @@
 
 - What the binding does: Python runs a signal handler in the next line of Python. While the client waits for its brokers
   this is the first line of a callback. The binding goes on and calls other callbacks with the exception set: the poll
-  raises a SystemError that does not name the exception, or nothing at all.
+  raises a SystemError that does not name the exception, or nothing at all (confluent-kafka-python issues 865 and 1708,
+  both open).
 - Seen with confluent-kafka 2.6 to 2.16.
 - What holdfast does: a `try` inside a function is too late, because the handler runs before its first line. The client
   therefore gets callables without a Python frame of their own. They send their arguments to a generator that waits

@@ -15,7 +15,7 @@ from holdfast.adapters.kafka._client import (
 )
 from holdfast.adapters.kafka.admin import Admin, request_s
 from holdfast.adapters.kafka.properties import addresses
-from holdfast.adapters.kafka.quirks.leave_static import cannot
+from holdfast.adapters.kafka.quirks.leave_static import why_unsendable
 from holdfast.adapters.kafka.tools import describing
 from holdfast.adapters.kafka.tools.partitions import PartitionViews, node_of
 from holdfast.adapters.kafka.topic_keeping import keeping_of
@@ -142,7 +142,7 @@ class KafkaGroupViews:
         self, coordinator: Node | None, deadline: Deadline, notes: list[str], *, consumer_protocol: bool
     ) -> describing.Description | None:
         """Ask for the description that librdkafka does not pass on; None = it cannot be asked, and a note says why."""
-        why = cannot(self._conf)
+        why = why_unsendable(self._conf)
         if why is None and coordinator is not None:
             host, _, port = coordinator.address.rpartition(":")
             context = tls_context(self._conf) if uses_tls(self._conf) else None

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.flow.intake import Intake
-from holdfast.plugin.engine.record.blocked_loop import BlockedLoop
 from holdfast.plugin.engine.record.claiming import Claiming
-from holdfast.plugin.engine.record.hung_handlers import Hung
+from holdfast.plugin.engine.record.hung_handlers import BlockedLoop, Hung
 from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.engine.record.letter_hooks import LetterHooks
 from holdfast.plugin.engine.record.outcomes import Outcomes
 from holdfast.plugin.engine.record.recorder import EngineRecorder, Recorder
-from holdfast.plugin.engine.record.settling import Settling
-from holdfast.plugin.engine.record.unacked import Unacked
+from holdfast.plugin.engine.record.settling import Settling, Unacked
 from holdfast.plugin.engine.record.workers import Workers
 from holdfast.plugin.engine.sessions import Sessions
 from holdfast.plugin.engine.stopping import Stopping
@@ -103,7 +101,7 @@ def make_parts(
         settings.workers, f"holdfast-{group}", runtime, async_count=settings.async_workers, home=home, around=around
     )
     hooks = LetterHooks(
-        letter_hooks, coroutines=workers.coroutines, runtime=runtime, name=f"holdfast-{group}-letters", tell=tell
+        letter_hooks, coroutines=workers.coroutines, runtime=runtime, name=f"holdfast-{group}-letter-hooks", tell=tell
     )
     settling = Settling(recorder, unacked)
     claiming = Claiming(lanes, timers, owed, settling.skip, runtime.random)

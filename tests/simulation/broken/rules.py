@@ -406,7 +406,7 @@ RULES = (
     ),
     Broken(
         name="in-hand-has-no-bound",
-        file="plugin/engine/record/unacked.py",
+        file="plugin/engine/record/settling.py",
         rule="        return min(self.share(kind) - self._of[kind], self.at_most - self.records)",
         instead="        return sys.maxsize",
         breaks="P3: a crash repeats more than was promised",
@@ -533,7 +533,7 @@ RULES = (
     ),
     Broken(
         name="kinds-share-one-room",
-        file="plugin/engine/record/unacked.py",
+        file="plugin/engine/record/settling.py",
         rule="        return min(self.share(kind) - self._of[kind], self.at_most - self.records)",
         instead="        return self.at_most - self.records",
         breaks="no starvation: a kind of handler takes all that may be in hand",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
-from holdfast.plugin.engine.record import blocked_loop
+from holdfast.plugin.engine.record import hung_handlers
 from holdfast.plugin.events import EventLoopBlocked
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocked_loop, "_BLOCKED_S", 0.3)
+    monkeypatch.setattr(hung_handlers, "_BLOCKED_S", 0.3)
 
 
 class Told:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Holdfast, MemoryClaims, Settings
 from holdfast.errors import HandlerHung
-from holdfast.plugin.engine.record.task_batching import Together
+from holdfast.plugin.engine.record.call import Together
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.harness.engine import QUICK, Bench, Letters, numbered, partition

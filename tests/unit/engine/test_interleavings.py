@@ -248,7 +248,7 @@ def test_a_run_that_its_worker_has_only_looked_at_stays_with_it(monkeypatch: pyt
     monkeypatch.setattr(pipeline, "_run", later)
     monkeypatch.setattr(Workers, "overdue", look)
     monkeypatch.setattr(Workers, "chunk", property(lambda _: 10))
-    monkeypatch.setattr("holdfast.plugin.engine.record.workers.is_late", lambda *_: looks[-1] and not looked.is_set())
+    monkeypatch.setattr(Call, "is_late", lambda *_: looks[-1] and not looked.is_set())
     with Bench() as bench:
         bench.work.hold("x0")
         bench.broker.produce("orders", 0, *numbered("x", range(10)), key="one lane")

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Settings
 from holdfast.plugin.engine.flow.intake import Intake
-from holdfast.plugin.engine.record.unacked import Unacked
+from holdfast.plugin.engine.record.settling import Unacked
 from holdfast.plugin.engine.steps import Steps
 from holdfast.plugin.handlers import Kind
 from tests.harness.clocks import HandClock

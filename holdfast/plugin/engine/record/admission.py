@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.claiming import Claiming
     from holdfast.plugin.engine.record.lanes import Lanes
-    from holdfast.plugin.engine.record.unacked import Unacked
+    from holdfast.plugin.engine.record.settling import Unacked
     from holdfast.plugin.engine.record.workers import Workers
     from holdfast.plugin.handlers import Handler, Routes
     from holdfast.plugin.ports import Batch

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import BatchFailed, DeadLetterError, HandlerError, Unretriable
 from holdfast.plugin.engine.record.calling import call_async, call_plain, check_returned
-from holdfast.plugin.engine.record.own_context import first_step, in_own_context
+from holdfast.plugin.engine.record.coroutines import first_step, in_own_context
 from holdfast.plugin.retrying.failures import words_of
 
 if TYPE_CHECKING:

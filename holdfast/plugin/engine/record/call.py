@@ -1,4 +1,7 @@
-"""Call: the work of one worker on its entries, and what other threads may read of it meanwhile.
+"""Call: the records that go to one worker together, as other threads see them meanwhile; and how many they are.
+
+A slow record in a chunk of quick ones: what waits behind it is taken back after 5 ms without an end (20 ms in all) and
+given to others (`Call.take_back`), while its worker goes on.
 
 The start of a handler is noted only in `Call.current`. It is None again before the end is reported: otherwise a record
 that has come back, and is settled, could be given up once more.
@@ -8,15 +11,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from holdfast.plugin.engine.record.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.coroutines import Home
-    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.runtime import Thread
+
+#: A chunk in which no record has ended for so long has met a slow one, which the others need not wait for; nor need
+#: they for a chunk that takes longer than that in all.
+_LATE_S = 0.005
+_LONG_S = 0.02
+#: Nothing else of the event loop runs for as long as the coroutines of one task do.
+_TASK_S = 0.002
+_TASK_AT_MOST = 256
 
 
 class Call:
@@ -91,3 +104,68 @@ class Call:
             return False
         app = self.home.task
         return isinstance(error, asyncio.CancelledError) or (app is not None and app.cancelling() > 0)
+
+    # ---- a slow record before others: the loop's thread
+    def is_late(self, current: object, now: float) -> bool:
+        """Whether the records queued behind `current` should move to other workers. A waiting coroutine is late at
+        once."""
+        if self.began is None:
+            return False
+        if self.waits:
+            return True
+        ended = current.ended if isinstance(current, Entry) else 0
+        if self.seen[:2] != (current, ended):
+            self.seen = (current, ended, now)
+        return now - max(self.seen[2], self.began) >= _LATE_S or now - self.began >= _LONG_S
+
+    def take_back(self, current: object) -> list[tuple[Entry, int, int]]:
+        """Take the records that its worker has not begun. Args: current: the entry that it is busy with.
+
+        Returns: entries, and of each how many of its records have ended, and how many a worker has begun.
+        """
+        waiting = []
+        with suppress(IndexError):
+            while True:
+                waiting.append((self.entries.pop(), 0, 0))
+        waiting.reverse()
+        # Not of a run that its worker has only looked at: with all of its records gone it would report that all of
+        # them have ended, while others have them.
+        if isinstance(current, Entry) and current.count > 1 and current.started:
+            waiting.insert(0, _rest_of(current))
+        return waiting
+
+
+def _rest_of(run: Entry) -> tuple[Entry, int, int]:
+    left = 0
+    with suppress(IndexError):
+        while True:
+            run.todo.pop()
+            left += 1
+    # In this order: its worker can begin no more of them, but it may end the one that it is busy with.
+    begun = run.count - left
+    return run, run.ended - run.base, begun
+
+
+class Together:
+    """How many records of an `async def` handler go as one task, by handlers' names. `ended` is called in the event
+    loop's thread, `records` in the engine's.
+
+    A task costs more than a trivial coroutine. A coroutine that waits needs a task of its own, or others would wait
+    behind it. So as many go together as lately ended without waiting: twice as many after each time that this went
+    well, half as many after each time that it did not.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[str, int] = {}
+
+    def records(self, handler: str) -> int:
+        """How many to give to one task; 1 where they wait, and at first."""
+        return self._records.get(handler, 1)
+
+    def ended(self, handler: str, records: int, took_s: float, *, waited: bool) -> None:
+        """A task of so many records has ended; or it waits: it has let others run before it has ended."""
+        now = self.records(handler)
+        if records * 2 <= now:
+            return  # it says nothing of as many as go together now
+        well = not waited and took_s <= _TASK_S
+        self._records[handler] = min(_TASK_AT_MOST, now * 2) if well else max(1, now // 2)

@@ -1,16 +1,21 @@
-"""Coroutines: run `async def` handlers as tasks of one event loop, the engine's own or the application's."""
+"""Coroutines: run `async def` handlers as tasks of one event loop, the engine's own or the application's.
+
+A coroutine that shares its task with others sees no context variable that they have set (`in_own_context`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
+import types
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
     from contextvars import Context
 
     from holdfast.runtime import Runtime
@@ -212,3 +217,43 @@ def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
             _log.exception("a task in the event loop of the handlers has raised this; the loop goes on")
         else:
             return
+
+
+async def in_own_context(coroutine: Coroutine[Any, Any, object]) -> object:
+    """Await it, and return what it returns."""
+    rest, returned = first_step(coroutine)
+    return returned if rest is None else await rest
+
+
+def first_step(coroutine: Coroutine[Any, Any, object]) -> tuple[Awaitable[object] | None, object]:
+    """Run it, in a copy of the context that the task has now, until it waits.
+
+    Returns: None and what it has returned, if it has ended. Else what is to be awaited at once, and None: its other
+    steps run in that copy too.
+    """
+    run = copy_context().run
+    try:
+        waits_for = run(coroutine.send, None)
+    except StopIteration as stop:
+        return None, stop.value
+    return _steps(coroutine, run, waits_for), None
+
+
+@types.coroutine
+def _steps(
+    coroutine: Coroutine[Any, Any, object], run: Callable[..., object], waits_for: object
+) -> Generator[object, Any, object]:
+    while True:
+        try:
+            yield waits_for
+        except GeneratorExit:
+            run(coroutine.close)
+            raise
+        except BaseException as error:  # noqa: BLE001 - the coroutine's to handle: it is cancelled, say
+            step = partial(coroutine.throw, error)
+        else:
+            step = partial(coroutine.send, None)
+        try:
+            waits_for = run(step)
+        except StopIteration as stop:
+            return stop.value

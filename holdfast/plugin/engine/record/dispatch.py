@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.record.entry import Entry, Lane
     from holdfast.plugin.engine.record.lanes import Lanes
     from holdfast.plugin.engine.record.recorder import Recorder
-    from holdfast.plugin.engine.record.unacked import Unacked
+    from holdfast.plugin.engine.record.settling import Unacked
     from holdfast.plugin.engine.record.workers import Workers
     from holdfast.plugin.engine.timers import Timers
     from holdfast.plugin.handlers import BatchOf, Kind

@@ -1,4 +1,5 @@
-"""Hung handlers: cancels a call that runs too long, then gives it up: a dead letter, or the app stops.
+"""Hung handlers: cancels a call that runs too long, then gives it up: a dead letter, or the app stops. And reports a
+coroutine that blocks the event loop.
 
 The start of a handler is not noted anywhere: the loop looks at the running calls now and then, in its turn.
 
@@ -9,15 +10,21 @@ after its partition went: its new owner waits for it, and released it would run 
 from __future__ import annotations
 
 import asyncio
+import sys
+import sysconfig
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HandlerError, HandlerHung
+from holdfast.plugin.engine.record import attempts
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
 from holdfast.plugin.engine.record.entry import Entry, EntryState
-from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult
+from holdfast.plugin.events import EventLoopBlocked, HandlerGivenUp, HandlerOverdue, LateResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import FrameType
 
     from holdfast.plugin.engine.record.call import Call
     from holdfast.plugin.engine.record.lanes import Lanes
@@ -29,6 +36,12 @@ if TYPE_CHECKING:
 
 #: How often running calls are looked at; a timeout is noticed that much late.
 _LOOK_S = 0.02
+#: How often the event loop is asked; without an answer for so long it is blocked.
+_ASK_S = 0.1
+_BLOCKED_S = 1.0
+#: Where frames are whose lines say little: the package, the standard library, and what is installed.
+_OURS = str(Path(__file__).parents[3])
+_LIBRARIES = (_OURS, *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 #: What a worker says of a record that it has run.
 _OWN_WORDS = frozenset({Outcome.OK, Outcome.FAILED})
 
@@ -208,3 +221,55 @@ class Hung:
             f"run may still have its effect: give what it waits for a timeout of its own, let it look at "
             f"record.cancelled, or raise the timeout"
         )
+
+
+class BlockedLoop:
+    """Tells once of each handler that blocks the event loop: an `async def` that computes for a second, or calls a
+    client that blocks, holds up all others. One thread, the one that runs the app.
+
+    The loop is asked to answer while coroutines run in it. Where it does not, the stack of its thread says in which
+    handler it is, and at which line.
+    """
+
+    def __init__(self, workers: Workers, clock: Clock, tell: Callable[[Event], None]) -> None:
+        self._workers, self._coroutines, self._clock, self._tell = workers, workers.coroutines, clock, tell
+        self._look_at = 0.0
+        #: When the loop was asked, as the number of the question; and the last one that it has answered.
+        self._asked_at, self._asked, self._answered = 0.0, 0, 0
+        self._told: set[str] = set()
+
+    def step(self) -> None:
+        """Look whether the loop goes on."""
+        now = self._clock.now()
+        if now < self._look_at or not self._workers.has_coroutines:
+            return
+        self._look_at = now + _ASK_S
+        if self._answered == self._asked:
+            self._asked_at, self._asked = now, self._asked + 1
+            self._coroutines.call(partial(self._hear, self._asked))
+        elif now - self._asked_at >= _BLOCKED_S:
+            self._look(now - self._asked_at)
+
+    def _hear(self, number: int) -> None:
+        """In the event loop's thread."""
+        self._answered = number
+
+    def _look(self, for_s: float) -> None:
+        """Find the handler: its call is a local variable of the attempt that the loop is in, if it is in one."""
+        innermost = frame = sys._current_frames().get(self._coroutines.thread_id)  # noqa: SLF001 - it has no other name
+        own: FrameType | None = None
+        while frame is not None and not (_is_attempt(frame) and "call" in frame.f_locals):
+            own = own or (None if frame.f_code.co_filename.startswith(_LIBRARIES) else frame)
+            frame = frame.f_back
+        stands = own or innermost
+        if frame is None or stands is None:
+            return
+        handler: str = frame.f_locals["call"].handler
+        if handler not in self._told:
+            self._told.add(handler)
+            where = f"{stands.f_code.co_filename}:{stands.f_lineno}"
+            self._tell(EventLoopBlocked(handler=handler, where=where, for_s=for_s))
+
+
+def _is_attempt(frame: FrameType) -> bool:
+    return frame.f_code.co_filename == attempts.__file__

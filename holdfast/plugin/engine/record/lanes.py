@@ -15,8 +15,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.record.entry import Entry, EntryState, Lane, Wanted
+from holdfast.plugin.engine.record.settling import Unacked
 from holdfast.plugin.engine.record.turns import Turns
-from holdfast.plugin.engine.record.unacked import Unacked
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.dedup.not_run import not_run
 from holdfast.errors import StateError
+from holdfast.plugin.engine.record.job_threads import JobThreads
 from holdfast.plugin.events import LetterHookFailed
 from holdfast.plugin.retrying.failures import Failures, kind_of, words_of
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.record.coroutines import Coroutines
     from holdfast.plugin.events import Event
     from holdfast.plugin.retrying.dead_letter import Letter
-    from holdfast.runtime import Queue, Runtime
+    from holdfast.runtime import Runtime
     from holdfast.timing import Deadline
 
 _log = logging.getLogger("holdfast")
@@ -87,9 +88,8 @@ class LetterHooks:
         name: str,
         tell: Callable[[Event], None],
     ) -> None:
-        self._hooks, self._coroutines, self._runtime, self._name, self._tell = hooks, coroutines, runtime, name, tell
-        self._jobs: Queue[_Call | None] = runtime.queue()
-        self._has_thread = False
+        self._hooks, self._coroutines, self._tell = hooks, coroutines, tell
+        self._thread = JobThreads(name, 1, runtime)
         self._open = 0
         #: Calls that have ended, since somebody has looked.
         self._ended: deque[_Call] = deque()
@@ -108,12 +108,10 @@ class LetterHooks:
                 self._coroutines.add(call.run_async, partial(self._over, call))
                 continue
             try:
-                self._have_thread()
+                self._thread.put(partial(self._run, call), self._open)
             except RuntimeError as error:  # the machine's limit
                 self._open -= 1
                 self._failed(hook, letter, f"not called: {error}")
-                continue
-            self._jobs.put(call)
 
     def step(self) -> None:
         """Tell of those that failed."""
@@ -135,13 +133,7 @@ class LetterHooks:
             self.step()
         if self._open:
             _log.warning("leaving without waiting for %d calls of on_dead_letter that have not ended", self._open)
-        if self._has_thread:
-            self._jobs.put(None)
-
-    def _have_thread(self) -> None:
-        if not self._has_thread:
-            self._runtime.spawn(self._work, self._name)
-            self._has_thread = True
+        self._thread.stop()
 
     def _failed(self, hook: LetterHook, letter: Letter, error: str) -> None:
         record = letter.record
@@ -152,10 +144,9 @@ class LetterHooks:
         )
 
     # ---- the thread of plain ones; of `_over` also the event loop's
-    def _work(self) -> None:
-        while (call := self._jobs.get()) is not None:
-            call.run()
-            self._over(call)
+    def _run(self, call: _Call) -> None:
+        call.run()
+        self._over(call)
 
     def _over(self, call: _Call, refusal: Exception | None = None) -> None:
         call.error = refusal or call.error

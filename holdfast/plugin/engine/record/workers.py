@@ -1,11 +1,9 @@
 """Workers: run functions in threads and `async def` as tasks, and put results where the loop finds them.
 
-- A slow record in a chunk of quick ones: what waits behind it is taken back after 5 ms without an end (20 ms in all)
-  and given to others; what has ended is settled. Not of a run that its worker has looked at and not begun
-  (`started`): with all of its records gone it would say that it has ended, while others have it.
-- Coroutines that end without waiting go several as one task (`together.py`). It counts as one: only one of them runs.
-  What waits behind one that waits is taken back at once.
-- Who blocks the event loop stops the app: coroutines hold connections of their loop, so they cannot go on in another.
+- Quick handlers are given several records at a time. What waits behind a slow one is taken back (`Call.take_back`).
+- Coroutines that end without waiting go several as one task (`Together`). It counts as one: only one of them runs.
+- A handler that blocks the event loop for longer than its timeout stops the app: coroutines hold connections of their
+  loop, so they cannot go on in another.
 """
 
 from __future__ import annotations
@@ -29,11 +27,9 @@ from holdfast.plugin.engine.record.attempts import (
     run_each_async,
     send_letter,
 )
-from holdfast.plugin.engine.record.call import Call
+from holdfast.plugin.engine.record.call import Call, Together
 from holdfast.plugin.engine.record.coroutines import Coroutines
-from holdfast.plugin.engine.record.letter_senders import LetterSenders
-from holdfast.plugin.engine.record.take_back import is_late, take_back
-from holdfast.plugin.engine.record.task_batching import Together
+from holdfast.plugin.engine.record.job_threads import JobThreads
 from holdfast.plugin.handlers import Kind
 from holdfast.runtime import MACHINE
 from holdfast.timing import Deadline
@@ -55,6 +51,8 @@ _log = logging.getLogger("holdfast")
 #: threads costs tens of microseconds. No chunk is so long that others would notice.
 _CHUNK_S = 0.002
 _CHUNK_AT_MOST = 256
+#: Dead letters that are sent at a time: each waits for its broker, and handlers would wait with them.
+_LETTERS_AT_ONCE = 4
 #: Fewer than take so long are not worth another worker.
 _CHUNK_WORTH_S = 0.0002
 
@@ -81,7 +79,7 @@ class Workers:
         self._name = name
         self._jobs: Queue[Call | None] = runtime.queue()
         self._threads: list[Thread] = []
-        self._senders = LetterSenders(name, runtime)
+        self._senders = JobThreads(f"{name}-letters", _LETTERS_AT_ONCE, runtime)
         #: That fewer threads run than are wanted.
         self._told = False
         self._numbers = count_up()
@@ -243,8 +241,8 @@ class Workers:
         self._chunks = [chunk for chunk in self._chunks if not chunk.over]
         for chunk in self._chunks:
             current = chunk.current  # once: its worker goes on meanwhile
-            if is_late(chunk, current, now):
-                back += take_back(chunk, current)
+            if chunk.is_late(current, now):
+                back += chunk.take_back(current)
         return back
 
     def recall(self) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""Letter senders: threads for dead letters, which wait for their broker. Handlers would wait with them."""
+"""Job threads: threads that start as they are needed, for jobs that the loop and the handlers are not to wait for."""
 
 from __future__ import annotations
 
@@ -9,35 +9,31 @@ if TYPE_CHECKING:
 
     from holdfast.runtime import Queue, Runtime
 
-    Job = Callable[[], object]
 
-#: So many are sent at a time.
-_AT_MOST = 4
-
-
-class LetterSenders:
-    """The thread that runs the app, but for the jobs themselves.
+class JobThreads:
+    """The thread that runs the app calls these methods.
 
     Args:
         name: what the threads are called.
-        runtime: makes them, as they are needed.
+        at_most: so many threads.
+        runtime: makes them.
     """
 
-    def __init__(self, name: str, runtime: Runtime) -> None:
-        self._name, self._runtime = name, runtime
-        self._jobs: Queue[Job | None] = runtime.queue()
+    def __init__(self, name: str, at_most: int, runtime: Runtime) -> None:
+        self._name, self._at_most, self._runtime = name, at_most, runtime
+        self._jobs: Queue[Callable[[], object] | None] = runtime.queue()
         self._threads = 0
 
-    def put(self, job: Job, under_way: int) -> None:
+    def put(self, job: Callable[[], object], under_way: int) -> None:
         """Have a job done. Raises RuntimeError: no thread can be started, and there is none.
 
         Args:
             job: raises nothing.
             under_way: how many have not ended, with this one.
         """
-        if self._threads < min(_AT_MOST, under_way):
+        if self._threads < min(self._at_most, under_way):
             try:
-                self._runtime.spawn(self._work, f"{self._name}-letters-{self._threads}")
+                self._runtime.spawn(self._work, f"{self._name}-{self._threads}")
                 self._threads += 1
             except RuntimeError:
                 if not self._threads:
@@ -45,7 +41,7 @@ class LetterSenders:
         self._jobs.put(job)
 
     def stop(self) -> None:
-        """Let them end. Who sends a letter does not keep the process."""
+        """Let them end. A thread that is busy does not keep the process."""
         for _ in range(self._threads):
             self._jobs.put(None)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Loop(Protocol):
-    """Whoever takes the turns of a family: `Engine`, or a user's own loop (`Driven`). One thread."""
+    """The loop that takes the turns of a family: `Engine`, or a user's own loop (`Driven`). One thread."""
 
     @property
     def starts_inside(self) -> bool:

@@ -36,7 +36,7 @@ def longest_start_s(settings: Settings) -> float:
 
 
 class Start(Deadline):
-    """How long a start may take. Over as soon as somebody asks the app to stop: whatever waits then looks at it."""
+    """How long a start may take. Over as soon as the app is asked to stop: all waits of a start look at it."""
 
     __slots__ = ("_stopping",)
 

@@ -92,7 +92,7 @@ def make_parts(
         recorder = heard = EngineRecorder(audit, group=group, timers=timers, runtime=runtime)
         observers = (heard, *observers)
     tell = Observers(meter.saw, observers, runtime).tell
-    # What is with the workers, and what has ended and waits for its mark.
+    # Records with the workers, and those that have ended and wait for their mark.
     kinds = {handler.kind for handler in routes.handlers}
     at_once = max(1, settings.workers) + (settings.async_workers if any(kind.is_async for kind in kinds) else 0)
     unacked = Unacked(at_once + settings.mark_batch, kinds)

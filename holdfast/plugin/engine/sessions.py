@@ -80,7 +80,7 @@ class Sessions:
 
     @property
     def remembered(self) -> bool:
-        """Whether the store, as far as known, learns of what is in hand: whoever takes it over waits for it."""
+        """Whether the store, as far as known, learns which records are in hand, for their next owner to wait."""
         is_open = self._open is not None and self._open.down
         return not (self.storeless or self.stalled or is_open)
 
@@ -120,7 +120,7 @@ class Sessions:
             self.lost()
         # Not only as it is lost, or as the next one begins: what is owed may be paid between the two.
         self._cut_off = self._cut_off or (self.session is None and self._outage.down)
-        # What had no answer may be no longer of interest: then this is the only question left.
+        # The call that had no answer may be wanted no longer: then a probe is the only call left.
         probe = self._outage.down and not (self._claiming.wanted or self._settling.waiting)
         if self._outage.may_ask and (self._owed or self.session is None or probe):
             with self._outage.asking():
@@ -132,13 +132,13 @@ class Sessions:
                     self.session.renew()
                     asked = True
                 self._owed.pay()
-                if asked:  # else the old handlers are waited for, and nobody has said that the store is back
+                if asked:  # else only the old handlers are waited for, and the store was not asked
                     self._outage.answered()
 
     @property
     def _wound_up(self) -> bool:
         """Whether the handlers of a lost session have ended, or have had the time to, and the store was told of all
-        that ended. Until somebody takes over, what they have done can be marked; a new session of our own would be the
+        that ended. Until another member takes over, their results can be marked; a new session of our own would be the
         first to, and would run it all again: for ever, where a handler keeps the interpreter lock for longer than the
         lease."""
         return not self._settling.waiting and (self._wind_up.passed or not self._workers.busy)

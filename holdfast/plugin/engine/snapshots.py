@@ -1,7 +1,7 @@
 """Snapshots: take the app's figures on its loop's thread for other threads, and report its start and end.
 
-Snapshots are taken by the loop's thread, on demand: nobody else may walk its dictionaries, and it costs nothing
-unasked.
+Snapshots are taken by the loop's thread, on demand: no other thread may walk its dictionaries, and it costs
+nothing unasked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Snapshots:
         self._thread: Thread | None = None
         #: Since when it was seen to be no member.
         self._outside_since: float | None = None
-        #: Somebody waits for a snapshot.
+        #: Whether another thread waits for a snapshot.
         self.wanted = False
         self._taken = parts.runtime.condition()
         self._last = self.take()
@@ -171,7 +171,7 @@ class Snapshots:
         )
 
     def take(self) -> Snapshot:
-        """The figures of now, for whoever owns the app at the moment."""
+        """The figures of now. Only for the thread that owns the app at the moment."""
         parts, meter = self._parts, self._parts.meter
         source = self._source()
         return Snapshot(

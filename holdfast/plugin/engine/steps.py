@@ -41,7 +41,7 @@ class StoreExchange:
     ) -> None:
         self.session = session
         self.finishing, self.settling = finishing, settling
-        #: What is settled, by partition.
+        #: The entries of `settling`, by partition.
         self.done = done
         #: Nothing remains queued.
         self.whole = whole
@@ -65,8 +65,8 @@ class Steps:
         self.more_to_say = False
         #: How long the last round trip of an exchange took.
         self.trip_s = 0.0
-        #: When it was last told what has ended, and since when something waits for that; below 0: nothing does.
-        self._said, self._since = -LATE_S, -1.0
+        #: When the last exchange was, and since when ended records wait for the next; below 0: none do.
+        self._last_at, self._since = -LATE_S, -1.0
         self._parts, self._family = parts, family
         self._admission = Admission(
             family=family,
@@ -127,7 +127,7 @@ class Steps:
         if self._may_wait():
             return
         while (trip := self._gather()) is not None:
-            self._say(trip)
+            self._make(trip)
             if trip.whole:
                 return
         self.settle()
@@ -145,10 +145,10 @@ class Steps:
         if not parts.settling.waiting:
             self._since = -1.0  # a hand-over has told it
             return False
-        if now < self._said + LATE_S and not parts.claiming.wanted and parts.unacked.roomy and parts.intake.roomy:
+        if now < self._last_at + LATE_S and not parts.claiming.wanted and parts.unacked.roomy and parts.intake.roomy:
             self._since = now if self._since < 0 else self._since
             return True
-        self._said, self._since = now, -1.0
+        self._last_at, self._since = now, -1.0
         return False
 
     def _gather(self) -> StoreExchange | None:
@@ -166,7 +166,7 @@ class Steps:
         whole = len(finishing) + len(settled) == settling.entries
         return StoreExchange(session, finishing, settled, done, whole=whole)
 
-    def _say(self, trip: StoreExchange) -> None:
+    def _make(self, trip: StoreExchange) -> None:
         """Make that round trip. It asks for keys where it is the last of them: what has ended goes first."""
         parts, claiming = self._parts, self._parts.claiming
         began = parts.runtime.now()

@@ -73,7 +73,7 @@ class Leased(Family):
         self._parts, self._loop, self.source = parts, loop, source
         parts.intake.can_pause = False
         self._owners: dict[Partition, Ownership] = {}
-        #: Of sessions that were lost: their handlers may still run, and hold their records' leases until they end.
+        #: Ownerships of lost sessions: their handlers may still run, and hold their records' leases until they end.
         self._former: list[Ownership] = []
         self._extend_at = 0.0
         self._queue_leases: QueueLeases | None = None
@@ -87,7 +87,7 @@ class Leased(Family):
 
     @property
     def owners(self) -> Mapping[Partition, Ownership]:
-        """Of the records that are here, under the session that lives."""
+        """The ownerships under the current session."""
         return self._owners
 
     @property

@@ -7,7 +7,7 @@ record of a queue waits until the former owner has ended what it had in hand, or
     a record came > acquire its queue's position > (patience at most) > it goes on
     nothing of the queue came for a while, and nothing is in hand > mark > let go
 
-Nobody can be asked to let go: the client does not say that it has lost a queue, it only delivers no more of it. So a
+No member can be asked to let go: the client does not say that it has lost a queue, it only delivers no more of it. So a
 wait has an end, after which the queue's records go by their claims alone: two that hold one queue for long cannot block
 each other. What is marked is what was done, each offset for itself; the watermark follows where none is missing.
 Offsets that never come (filtered out by tags, sent back) are passed over by the group's offset at the broker: below it
@@ -80,7 +80,7 @@ class _QueueLease:
     #: Offsets in the process, and when the last came or left.
     in_flight: set[int] = field(default_factory=set)
     moved_at: float = 0.0
-    #: What is done: all below the watermark, and these. And what of it is to be marked.
+    #: Offsets that are done: all below the watermark, and these. And those that are still to be marked.
     watermark: int = 0
     above: OffsetSet = field(default_factory=OffsetSet)
     done: list[int] = field(default_factory=list)
@@ -133,7 +133,7 @@ class QueueLeases:
     ) -> None:
         self._source, self._sessions, self._outage, self._clock, self._tell = source, sessions, outage, clock, tell
         self._leases: dict[Partition, _QueueLease] = {}
-        #: Of records in the process, by partition and offset.
+        #: The leases of records in the process, by partition and offset.
         self._entered: dict[tuple[Partition, int], _QueueLease] = {}
         self._look_at = self._mark_at = 0.0
 
@@ -180,7 +180,7 @@ class QueueLeases:
         for entry in entries:
             lease = self._entered.get((entry.record.partition, entry.record.offset))
             if lease is not None and lease.acquired is not None and not lease.unsure:
-                # What was dead-lettered gave its claim back: it runs again where it comes again, in whatever log.
+                # A dead-lettered record gave its claim back: it runs again if it comes again, in this log or another.
                 if entry.started and entry.letter is None and any(map(lease.known, entry.offsets)):
                     lease.refuted, lease.look_at = True, 0.0
                 lease.done += entry.offsets

@@ -59,7 +59,7 @@ class Delays:
         self._holds: dict[Partition, _Hold] = {}
 
     def only_due(self, batch: Batch) -> Batch:
-        """Of what was polled, what is due. The rest comes again."""
+        """Return what is due of a batch. The rest comes again."""
         if not self._steps or not (batch.records or batch.ends):
             return batch
         records: list[Record] = []
@@ -127,7 +127,7 @@ class Delays:
 
 
 def _wait_s(record: Record, delay_s: float, wall_ms: int) -> float:
-    """By the record's own timestamp; never more than the delay. One without a timestamp waits for all of it."""
+    """The wait by the record's timestamp, at most the delay; without a timestamp, all of it."""
     if record.timestamp_ms < 0:
         return delay_s
     return min(delay_s, delay_s - (wall_ms - record.timestamp_ms) / 1000)

@@ -16,7 +16,7 @@ class GroupPosition(NamedTuple):
 
     #: None: the group has none; it begins where its settings say.
     offset: int | None
-    #: Somebody has set it at the broker: what the store knows from there on is dropped.
+    #: Another program has set it at the broker: what the store knows from there on is dropped.
     foreign: bool
 
 

@@ -75,7 +75,7 @@ class HandOver:
 
         def over() -> bool:
             meanwhile()
-            # What waits in a worker's queue does not count: behind the fence it can never start.
+            # Records in a worker's queue do not count: behind the fence they can never start.
             runs = any(
                 entry.state is EntryState.TAKEN and entry.started
                 for owner in self._owners

@@ -80,7 +80,7 @@ class Ledger:
         return True
 
     def unknown(self, at: int, until: int) -> list[range]:
-        """Of offsets that did not come: those that are not known as done; ascending."""
+        """List offsets of a gap that are not known as done; ascending."""
         return self._done.gaps(range(at, until))
 
     def reached(self, offset: int) -> None:

@@ -52,7 +52,7 @@ class Look(NamedTuple):
     gap: range
     #: The end of the log; else a record.
     at_end: bool
-    #: So many looks before had found a smaller one.
+    #: How many looks before found a smaller gap.
     larger: int = 0
     #: The client was sent back for it.
     sought: bool = False
@@ -105,7 +105,7 @@ class Ownership:
     def __init__(
         self, partition: Partition, session: ClaimSession, *, cut: int | None = None, runtime: Runtime = MACHINE
     ) -> None:
-        """Args: cut: the log was found to have been cut there: as if somebody had reset the group to it."""
+        """Args: cut: the offset at which the log was cut; it counts as a reset of the group to it."""
         self.partition = partition
         self.session_ = session
         self._live = session.live  # asked for each record
@@ -119,18 +119,18 @@ class Ownership:
         self.cut = cut
         #: Offsets below are replayed on purpose, after a reset: that their message was handled before says nothing.
         self.again = 0
-        #: Nobody of the group had the partition before.
+        #: No member of the group had the partition before.
         self.begins = False
-        #: The offset that somebody set, while it is adopted.
+        #: The offset that another program has set, while it is adopted.
         self.adopting = 0
         self.ledger = Ledger(0)  # of no meaning before `own`
         #: Offsets that former owners may still be working on.
         self.waiting: set[int] = set()
-        #: What was polled and is not settled, by offset: each an `Entry`, whose module imports this one.
+        #: Entries that were polled and are not settled, by offset. Not typed: the module of `Entry` imports this one.
         self.entries: dict[int, Any] = {}
-        #: Of these, the records, and their bytes (`flow/intake.py` counts them).
+        #: Their records and bytes (`flow/intake.py` counts them).
         self.in_process = self.in_process_bytes = 0
-        #: What was listed as in hand when it was let go.
+        #: Offsets that were listed as in hand when the partition was let go.
         self.handed_over: frozenset[int] = frozenset()
         #: Offsets whose handlers run for longer than they may.
         self.late: set[int] = set()
@@ -142,11 +142,11 @@ class Ownership:
         self.committed: int | None = None
         self.commit_sent: int | None = None
         self.committed_at = 0.0
-        #: So far another program has committed: a commit of ours would go back behind it.
+        #: The offset that another program has committed. A lower commit of ours would take the group back.
         self.elsewhere = -1
         #: Where a user's loop has had its reader go on last (`own_loop/moves.py`).
         self.moved_to = 0
-        #: It has been OWNED once: what its ledger says may be committed.
+        #: Whether it has been OWNED: only then its ledger may be committed.
         self.owned = False
         #: The client stands somewhere else: seek before anything is delivered.
         self.seek_needed = False
@@ -156,7 +156,7 @@ class Ownership:
         self.seeks = 0
         #: When the client was sent elsewhere, by the engine's clock, if it has brought nothing since; else 0.
         self.sought_at = 0.0
-        #: The audit knows of it.
+        #: Whether the audit knows of it.
         self.told = False
         #: Up to then gaps are the log's own, by the engine's clock; and the gap into which the client was sent back.
         #: See `Holes`, which alone changes both.

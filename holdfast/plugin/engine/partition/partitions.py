@@ -51,12 +51,12 @@ class Partitions:
 
     def __init__(self, parts: Parts, loop: Loop, source: PartitionedSource) -> None:
         self._parts, self._loop, self.source = parts, loop, source
-        #: What the client has been assigned, and the ownerships of it. One may lack the other for a while: no session.
+        #: The partitions that the client was assigned, and their ownerships. Without a session a partition has none.
         self.assignment: set[Partition] = set()
         self.owners: dict[Partition, Ownership] = {}
-        #: Something was assigned once, if only nothing.
+        #: Whether the group has sent an assignment, be it empty.
         self.came = False
-        #: Where the next ownership begins, as if somebody had reset the group to it.
+        #: Where the next ownership of a partition begins, as after a reset of the group.
         self.cuts: dict[Partition, int] = {}
         #: Where a user's loop wants to read on, of partitions in which it cannot yet (`own_loop/moves.py`). The group
         #: begins there where it has no offset.
@@ -72,12 +72,12 @@ class Partitions:
         self._takeover = Takeover(parts, source, self.commits, self.wishes)
         self._starving = Starving(parts, loop, source, self.owners)
         self._log_checks = LogChecks(parts, source)
-        #: Marks that the store has refused: others have taken over what they were about.
+        #: Marks that the store has refused: other members have taken the partitions over.
         self.refused_marks = 0
         #: Until when the app drains that leaves, from when it has seen that it is to. What goes meanwhile is waited for
         #: no longer.
         self.leaving: Deadline | None = None
-        #: What the client tells of a rebalance is being written down; afterwards: it was left in the midst of that.
+        #: A rebalance is being written down. Still set afterwards, if a signal handler broke that off.
         self.moving = False
 
     @property
@@ -139,7 +139,7 @@ class Partitions:
         self._go(partitions, "revoked", self._parts.settings.drain_s)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """Partitions are gone."""
+        """Give partitions up without a drain or a commit: other members may have them already."""
         self._go(partitions, "lost", None)
 
     def _go(self, partitions: Sequence[Partition], trigger: str, drain_s: float | None) -> None:
@@ -187,7 +187,7 @@ class Partitions:
             self._parts.stopping.fail(error)
 
     def reset(self, partition: Partition, offset: int, *, cut: bool = False) -> None:
-        """Somebody has reset the group, or the log was cut."""
+        """Take the partition over anew from that offset: the group was reset, or the log was cut."""
         try:
             owner = self.owners.get(partition)
             if cut and owner is not None:
@@ -197,7 +197,7 @@ class Partitions:
             self._parts.stopping.fail(error)
 
     def overwritten(self, partition: Partition, offset: int) -> None:
-        """Commit anew what somebody else's commit has replaced."""
+        """Commit again: another program's commit has replaced ours."""
         owner = self.owners.get(partition)
         if owner is None or owner.phase is not Phase.OWNED or owner.commit_sent is not None:
             return
@@ -293,7 +293,7 @@ class Partitions:
                 self._begins(waiting, "assigned")
 
     def _begins(self, owners: Sequence[Ownership], trigger: str) -> None:
-        """Some of them may be ours to work on now: the ramp is about these, and the audit is told."""
+        """Tell the ramp and the audit of partitions that are owned now."""
         self._parts.intake.took_over(owner for owner in owners if owner.phase is Phase.OWNED and not owner.begins)
         if self._parts.recorder.on:
             came = [owner for owner in owners if owner.phase is Phase.OWNED and not owner.told]
@@ -308,7 +308,7 @@ class Partitions:
         self._begins([owner], "reset" if known is not None and known.watermark else "assigned")
 
     def restart(self, partition: Partition, offset: int) -> None:
-        """Read on from there, as if somebody had reset the group to it."""
+        """Read on from that offset, as after a reset of the group."""
         self.cuts[partition] = offset
         if (owner := self.owners.get(partition)) is not None:
             # Forgotten at the store at once: RocketMQ tells of a reset once, and the queue may go to another member
@@ -321,12 +321,12 @@ class Partitions:
             self.retake(owner)
 
     def read_again(self) -> None:
-        """Have the client give again what it has given last: that was lost on its way."""
+        """Have the client deliver the last records again: they were lost on their way."""
         for owner in self.owners.values():
             owner.seek_needed = True
 
     def begin_anew(self) -> None:
-        """The books of this process may be wrong, the store's are not: take over all partitions anew."""
+        """Take over all partitions anew: the state in this process may be wrong, the store's is not."""
         parts = self._parts
         self._loop.settle()
         try:

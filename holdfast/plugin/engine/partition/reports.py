@@ -24,7 +24,7 @@ class Reports:
         self._parts, self._clock = parts, parts.runtime
         self._duplicates_told = 0
         self._open: RebalanceReport | None = None
-        #: Of a lost session, until another one is there; and when that was.
+        #: The report of a lost session, until another one begins; and when the session was lost.
         self._lost: tuple[RebalanceReport, float] | None = None
         self._owners: list[Ownership] = []
         self._began = 0.0
@@ -65,7 +65,7 @@ class Reports:
             if len(ends) == len(self._owners):
                 self._behind = [(owner, ends[owner.partition]) for owner in self._owners]
         else:
-            # Who is there has been there: with a thousand partitions it is not asked again each time.
+            # A partition that has reached its end is not looked at again: there may be a thousand.
             while self._behind and self._behind[-1][0].ledger.watermark >= self._behind[-1][1]:
                 self._behind.pop()
             if not self._behind:

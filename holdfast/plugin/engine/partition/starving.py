@@ -3,7 +3,7 @@
 Inside a rebalance nothing is read: a client of Kafka's cannot be polled in its own callback. So the partitions that
 stay go on with what is in the process, and then they stand still until the drain is over. What outlives a drain is
 handed over as in hand, and its new owner waits for it: nothing is repeated by a drain that ends early. Without a store
-nobody would know of it, so there the drain takes what it takes.
+the new owner would not know of it, so there the drain goes on until its deadline.
 
 The broker is asked for the ends of the logs: librdkafka fetches nothing of any partition until its callback returns, so
 what its last answers said stays what it was.
@@ -40,7 +40,7 @@ _STARTED = frozenset({EntryState.STUCK, EntryState.ENDED, EntryState.GONE})
 
 
 class Starving:
-    """Of the drains of one member. One thread."""
+    """Watches the partitions that stay, in the drains of one member. One thread."""
 
     def __init__(
         self, parts: Parts, loop: Loop, source: PartitionedSource, owners: Mapping[Partition, Ownership]

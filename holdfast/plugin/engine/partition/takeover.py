@@ -5,11 +5,11 @@ Whether the former owner still lives is for the store to say (dedup/scripts/acqu
 Each partition goes its own way: one whose topic is gone or that has no leader waits alone, and is asked for again.
 
 A committed offset is *ours* if it carries our mark with this very offset; then it is ours however low: a late commit of
-a zombie cannot make anything run twice, since the positions know what is done. One that is not ours was set by somebody
-(a reset, another tool): positions from there on are dropped, and it is committed with our mark before anything runs.
+a zombie cannot make anything run twice, since the positions know what is done. One that is not ours was set by another
+program (a reset, a tool): positions from there on are dropped, and it is committed with our mark before anything runs.
 
-Committed offsets expire. So whoever owns a partition has told the store before where the group stands there, be it at
-0. Only a position of which no owner has said so lets a group without an offset begin.
+Committed offsets expire. So an owner tells the store where the group stands before it begins, be it at 0. Only a
+position that no owner has begun lets a group without an offset begin.
 
 After a reset a message's identity says nothing below what was known before (`Acquired.again`), or the replay would find
 it done and skip it.
@@ -61,7 +61,7 @@ def may_pass(error: SourceError) -> bool:
 
 
 class _Wait:
-    """Of one ownership that the broker gave an error for."""
+    """When a partition that the broker gave an error for is asked for again."""
 
     __slots__ = ("attempts", "told_at", "until")
 
@@ -80,7 +80,7 @@ class Takeover:
         """Args: wishes: where a group begins that has no offset, as far as a user's loop has said so."""
         self._parts, self._source, self._commits, self._wishes = parts, source, commits, wishes
         self._clock, self._tell, self._sessions = parts.runtime, parts.tell, parts.sessions
-        #: What this process owned when it last lost a session.
+        #: Partitions that this process owned when it last lost a session.
         self._had: frozenset[Partition] = frozenset()
         self._again = self._in_hand_again = 0.0
         self._look_s = _LOOK_S
@@ -183,7 +183,8 @@ class Takeover:
 
     def _acquire(self, owners: Sequence[Ownership]) -> None:
         if not self._sessions.others_mark.passed:
-            # An outage has ended all sessions. Who had a partition may mark what it has done, until somebody takes it.
+            # An outage has ended all sessions. A former owner may still mark what it has done, until another member
+            # takes its partition over.
             owners = [owner for owner in owners if owner.partition in self._had]
         if not owners:
             return
@@ -224,7 +225,7 @@ class Takeover:
         return lost and committed.store == self._sessions.store.store_id != ""
 
     def _tell_where(self, ledgers: Mapping[Ownership, Ledger]) -> None:
-        """Own what nobody has begun at the store; it is told first."""
+        """Own positions that no owner has begun: first tell the store where they begin."""
         if ledgers:
             marks = [Mark(owner.name, owner.store_epoch, ledger.watermark, ()) for owner, ledger in ledgers.items()]
             next(iter(ledgers)).session_.mark(marks)
@@ -249,7 +250,10 @@ class Takeover:
         return Deadline(self._look_s, self._clock)
 
     def _judge(self, owner: Ownership, committed: Committed | None, untold: dict[Ownership, Ledger]) -> None:
-        """Own it, or move it to where it is reset. Args: untold: takes what the store is to be told of before."""
+        """Own it, or move it to where it is reset.
+
+        Args: untold: takes ledgers whose beginning the store is to be told first.
+        """
         acquired = owner.acquired
         if acquired is None:
             raise AssertionError(owner)
@@ -342,5 +346,5 @@ class Takeover:
 
 
 def _is_new(owner: Ownership) -> bool:
-    """Whether the store knows nothing of the position: nobody has ever begun there."""
+    """Whether no owner has ever begun at the position."""
     return owner.cut is None and owner.acquired is not None and is_new(owner.acquired)

@@ -69,7 +69,7 @@ class Admission:
         may have the same place."""
         if not batch.unreadable:
             return
-        # What waited of partitions that have gone meanwhile is never admitted.
+        # Records that waited, of partitions that have gone meanwhile, are never admitted.
         self._unreadable = {place: found for place, found in self._unreadable.items() if not found[0].cancelled}
         for record in batch.records:
             place = record.partition, record.offset

@@ -42,7 +42,7 @@ class Ended(NamedTuple):
     entry: Entry
     outcome: Outcome
     error: Exception | None = None
-    #: Of a run: counted from the first record that it had when it was taken.
+    #: The end of each record of a run, from the first that it had when it was taken.
     each: Sequence[tuple[Outcome, Exception | None]] = ()
 
 
@@ -142,7 +142,7 @@ def _stopped(run: Entry, outcome: Outcome, error: Exception | None) -> Ended:
 
 async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
     """Run each record by an `async def`, one after the other, as `run_each` does. The loop takes back what waits behind
-    one that waits. Nothing starts after a cancellation, whoever asked for it: it was this task that was cancelled.
+    one that waits. Nothing starts after this task was cancelled, by holdfast or by the application.
     """
     entries = call.entries
     stopped: set[Lane] = set()

@@ -54,11 +54,12 @@ class Call:
         self.batch = bool(entries) and entries[0].handler.batch is not None
         #: How often the handler was called. Written by the worker, at the end.
         self.times = 0
-        #: It runs in the thread that polls, where Ctrl-C may strike; and the one that has, until that is raised again.
+        #: Whether it runs in the polling thread, where Ctrl-C may strike; and the Ctrl-C that did, until it is raised
+        #: again.
         self.inline = False
         self.struck: KeyboardInterrupt | None = None
-        #: What the worker has to do with this call; not for coroutines. It holds no reference to the call: its records
-        #: would be kept in a cycle until Python's collector finds it.
+        #: The worker's job; none for coroutines. It has no reference to the call: its records would be kept in a cycle
+        #: until Python's collector finds it.
         self.run: Callable[[Call], None]
         #: Written by the worker: when it began, and what its handler has been called with just now. None again before
         #: the end of that is told: what the loop has seen come back may not be taken for what runs.
@@ -66,16 +67,16 @@ class Call:
         self.current: Entry | Sequence[Entry] | None = None
         #: (current, ended, since): progress at the last check.
         self.seen: tuple[object, int, float] = (None, 0, 0.0)
-        #: It has ended, or was given up, whichever was first. Under the workers' lock.
+        #: Whether it has ended or was given up. Under the workers' lock.
         self.over = False
-        #: Who runs it.
+        #: The thread or the task that runs it.
         self.thread: Thread | None = None
         self.task: asyncio.Task[None] | None = None
-        #: Of a coroutine in the application's event loop.
+        #: The application's event loop, if the coroutine runs in that.
         self.home: Home | None = None
         #: The event loop has come to cancelling it: it is not blocked.
         self.cancel_seen = False
-        #: Of coroutines: it let others run before it had ended.
+        #: The coroutine let others run before it had ended.
         self.waits = False
 
     def cancel(self) -> None:
@@ -86,7 +87,7 @@ class Call:
 
     @property
     def cancelled(self) -> bool:
-        """Whether no more of a coroutine's records may start: somebody has cancelled its task, or Ctrl-C has struck."""
+        """Whether no more of a coroutine's records may start: its task was cancelled, or Ctrl-C has struck."""
         return self.struck is not None or (self.task is not None and self.task.cancelling() > 0)
 
     @property

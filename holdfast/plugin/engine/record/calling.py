@@ -127,7 +127,7 @@ def _keys_of(entries: Sequence[Entry], records: Sequence[Record]) -> list[str | 
 
 
 def _key_of(entry: Entry, offset: int) -> str | None:
-    """Of a run, the loop may split off at any time what is not called just now: so it is found by its offset."""
+    """Find the key by the offset: the loop may split off other records of a run at any time."""
     claims = entry.asked_for
     at = bisect_left(claims, offset, key=_offset_of)
     return text_of(claims[at].key.key) if at < len(claims) else None
@@ -192,8 +192,8 @@ async def _leave_async(middleware: Middleware, generator: Any, raised: BaseExcep
 
 
 def _swallowed(raised: BaseException | None) -> BaseException | None:
-    """An Exception is the middleware's to handle. A cancellation, Ctrl-C and the like are not: nobody has handled the
-    record."""
+    """An Exception is the middleware's to handle. A cancellation, Ctrl-C and the like are not: the record
+    was not handled."""
     return None if isinstance(raised, Exception) else raised
 
 

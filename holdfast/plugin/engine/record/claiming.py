@@ -165,8 +165,7 @@ class Claiming:
         asked: list[Entry] = []
         count = 0
         while self._wanted and count < at_most:
-            entry = self._wanted.popleft()
-            entry.queued = False
+            entry = self._wanted.take()
             if entry.state is not EntryState.CLAIM or entry.claim is None:
                 continue
             if self._hold_all(entry.asked_for):

@@ -71,7 +71,7 @@ class Coroutines:
     def __init__(self, name: str, runtime: Runtime, home: Home | None = None) -> None:
         self._name, self._runtime, self._home = name, runtime, home
         self._loop = None if home is None else home.loop
-        #: Of the event loop's thread, as `threading.get_ident` says it; 0 = nothing has begun in it yet.
+        #: The event loop's thread, by `threading.get_ident`; 0 = nothing has begun in it yet.
         self.thread_id = 0
         self._waiting: list[tuple[Begin, Over]] = []
         #: An event loop alone does not keep its tasks.
@@ -209,7 +209,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
-    """A SystemExit in a task that a handler has begun must not end all others in silence: nobody would see them end."""
+    """A SystemExit in a task that a handler has begun must not end all others in silence."""
     while True:
         try:
             loop.run_forever()

@@ -83,16 +83,16 @@ class Entry:
     asked = 0
     #: Among what is in hand (`Unacked`).
     counted = False
-    #: It stands among the followers of its lane: behind one that waits for its key.
+    #: Whether it is among the followers of its lane: behind an entry that waits for its key.
     follows = False
-    #: It stands in the queue of those that ask for their keys (`Wanted`).
+    #: Whether it is in the queue of entries that ask for their keys (`Wanted`).
     queued = False
     #: The dead letter that is being sent, and how often that has failed.
     letter: Letter | None = None
     letters = 0
-    #: Of each record of a run that has business keys.
+    #: One for each record of a run that has business keys.
     claims: Sequence[Claim] = ()
-    #: Of each record in a lane of several keys, its own.
+    #: The key of each record, in a lane of several keys.
     keys: Sequence[Hashable] = ()
     lane: Lane
 
@@ -142,7 +142,7 @@ class Entry:
 
     @property
     def offsets(self) -> list[int]:
-        """Of all its records."""
+        """The offsets of all its records."""
         return [record.offset for record in self.records]
 
     @property
@@ -234,7 +234,13 @@ class Entry:
 
 class Wanted(deque[Entry]):
     """Entries whose keys are to be asked for, in this order; each stands here once, or a run would get two sets of
-    answers. Whoever takes one out says so in `Entry.queued`."""
+    answers."""
+
+    def take(self) -> Entry:
+        """Take the first one out."""
+        entry = self.popleft()
+        entry.queued = False
+        return entry
 
     def ask(self, entry: Entry) -> None:
         """Put it behind all others."""
@@ -261,16 +267,16 @@ class Lane:
     __slots__ = ("due", "entries", "followers", "home", "key", "keys", "parked", "queued", "taken", "wary")
 
     def __init__(self, home: dict[Hashable, Lane], key: Hashable, keys: list[Hashable] | None = None) -> None:
-        #: Where its keys lead to it: the lanes of its partition.
+        #: The lanes of its partition, by key.
         self.home = home
         self.key = key
         #: None: it has one key.
         self.keys = keys
         self.entries: deque[Entry] = deque()
-        #: Who waits for a key that is another's. All that come behind it are followers: they hold no keys.
+        #: The entry that waits for a key that is another's. All entries behind it are followers: they hold no keys.
         self.parked: Entry | None = None
-        #: Those behind `entries`, in their order. They come after these one by one, as they are let ask for their keys:
-        #: so what it costs to let them ask, and to stop them again, does not grow with how many they are.
+        #: Entries behind `entries`, in their order. They move to `entries` one by one, as they are let ask for their
+        #: keys: so the cost of letting them ask, and of stopping them again, does not grow with their number.
         self.followers: deque[Entry] | tuple[()] = ()  # most lanes have none, and a deque takes 760 bytes
         #: Another member had a key: its followers ask for a few keys at first, and for twice as many each time.
         self.wary = False
@@ -325,7 +331,7 @@ class Lane:
         """Put it behind those who wait for the parked one."""
         self._line().append(entry)
 
-    # ---- behind a busy key: a lane alone, and `Lanes._part`, change who is parked, who follows and whether it is wary
+    # ---- behind a busy key: only the lane itself changes what is parked, what follows and whether it is wary
     def park(self, entry: Entry, *, wary: bool = False) -> list[Entry]:
         """Park an entry until its key is free. Those behind it that have not started follow it from now on.
 
@@ -374,6 +380,32 @@ class Lane:
             if entry.state is EntryState.BEHIND_BUSY_KEY:
                 wanted.ask(entry)
                 return  # of the others there is nothing to be asked, or not yet
+
+    # ---- a lane of several keys ends: each key gets a lane of its own
+    def take_apart(self) -> tuple[Entry | None, list[Entry]]:
+        """Give all entries away. Returns: the parked one, and all of them in their order."""
+        parked, entries = self.parked, [*self.entries, *self.followers]
+        self.entries.clear()
+        self.keys, self.parked, self.followers, self.taken = None, None, (), 0
+        return parked, entries
+
+    def take_over(self, entry: Entry, *, parked: bool) -> bool:
+        """Put an entry of a lane that was taken apart behind all others.
+
+        Args: parked: it is the parked one.
+
+        Returns: False = it stays a follower.
+        """
+        entry.lane, entry.keys = self, ()
+        if entry.follows and (self.parked is not None or self.followers):
+            self.follow(entry)
+            return False
+        entry.follows = False
+        self.entries.append(entry)
+        self.taken += entry.state is EntryState.TAKEN
+        if parked:
+            self.parked = entry
+        return True
 
     def replace(self, entry: Entry, pieces: Sequence[Entry]) -> None:
         """The pieces of an entry stand where it stood; nowhere, if it has left."""

@@ -42,8 +42,8 @@ _BLOCKED_S = 1.0
 #: Where frames are whose lines say little: the package, the standard library, and what is installed.
 _OURS = str(Path(__file__).parents[3])
 _LIBRARIES = (_OURS, *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-#: What a worker says of a record that it has run.
-_OWN_WORDS = frozenset({Outcome.OK, Outcome.FAILED})
+#: The outcomes that a worker reports for a record that it has run.
+_RAN = frozenset({Outcome.OK, Outcome.FAILED})
 
 
 def _was_cancelled(error: Exception | None) -> bool:
@@ -57,7 +57,7 @@ class _Watched:
 
     def __init__(self, call: Call, now: float) -> None:
         self.call = call
-        #: What its handler was called with, and when that was seen first.
+        #: The entries of its current call, and when they were seen first.
         self.seen = call.current
         self.since = now
         self.overdue_at: float | None = None
@@ -89,7 +89,7 @@ class Hung:
         self._tell, self._fail = tell, fail
         self._watched: list[_Watched] = []
         self._look_at = 0.0
-        #: What is overdue or was given up, and has not come back.
+        #: Entries whose call is overdue or was given up, and that have not come back.
         self.known: dict[Entry, _Watched] = {}
         #: Calls that were given up, since the start.
         self.given_up = 0
@@ -101,7 +101,7 @@ class Hung:
 
     @property
     def stuck(self) -> int:
-        """Records whose handlers were given up, and that nobody has settled: others have to wait for our lease."""
+        """Entries whose handlers were given up, and that are not settled: other members have to wait for our lease."""
         return sum(entry.state is EntryState.STUCK for entry in self._outcomes.stuck)
 
     @property
@@ -135,7 +135,7 @@ class Hung:
         """Judge the end of a call that was overdue; None = nothing: it was given up before."""
         entry, outcome, error, _ = ended
         watched = self.known.get(entry)
-        if watched is None or outcome not in _OWN_WORDS:
+        if watched is None or outcome not in _RAN:
             return ended
         del self.known[entry]
         if not watched.given_up:
@@ -147,7 +147,7 @@ class Hung:
         if entry.state is EntryState.STUCK and entry.letter is None:  # none was made: the app stops
             self._outcomes.ended_after_all(entry, well=outcome is Outcome.OK)
             return None
-        # It has, or will have, its letter: one that was not acknowledged may have been written all the same.
+        # Its letter was sent or will be: one that was not acknowledged may have been written all the same.
         self._tell(
             LateResult(
                 partition=entry.record.partition,
@@ -183,7 +183,7 @@ class Hung:
         self.given_up += 1
         first = entries[0]
         hung = self._error(first, "did not end")
-        # Who blocks the event loop hangs all coroutines: there is no other loop that theirs could be moved to.
+        # A blocked event loop hangs all coroutines: they cannot be moved to another one.
         blocked = first.handler.is_async and not watched.call.cancel_seen
         too_many = self._workers.all_stuck(first.handler.kind)
         letter = self._outcomes.dead_letter_of(first, hung) is not None and not blocked
@@ -206,7 +206,7 @@ class Hung:
             self._fail(hung)
         for entry in entries:
             if entry.owner.is_gone and self._storeless:
-                # Nobody waits for us: it runs elsewhere already.
+                # Without a store no other member waits for us: the record runs there already.
                 self._outcomes.stuck.add(entry)
                 self._lanes.back(entry, EntryState.GONE)
                 self._outcomes.leave_to_others(entry)

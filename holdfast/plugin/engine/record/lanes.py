@@ -35,7 +35,7 @@ class Lanes:
     def __init__(self, unacked: Unacked | None = None) -> None:
         self.unacked = unacked or Unacked()
         self._lanes: dict[Partition, dict[Hashable, Lane]] = {}
-        #: By the kind of handler of their first entry: who may not start now is in nobody else's way.
+        #: By the kind of handler of their first entry: a kind that may not start now does not stand before others.
         self._ready: dict[Kind, Turns] = {}
         #: What becomes ready is to go first, and has become so: in `first`.
         self._first: list[Lane] | None = None
@@ -143,7 +143,7 @@ class Lanes:
 
     @property
     def kinds(self) -> list[Kind]:
-        """Of which something may start."""
+        """The kinds of handlers that have a record which may start."""
         return [kind for kind, ready in self._ready.items() if ready]
 
     def next(self, kind: Kind | None = None) -> Lane | None:
@@ -328,9 +328,7 @@ class Lanes:
     def _part(self, lane: Lane) -> None:
         """Each key of the lane gets a lane of its own."""
         self._leave(lane)
-        parked, entries = lane.parked, [*lane.entries, *lane.followers]
-        lane.entries.clear()
-        lane.keys, lane.parked, lane.followers, lane.taken = None, None, (), 0
+        parked, entries = lane.take_apart()
         for entry in entries:
             pieces = entry.apart() if entry.count > 1 and entry.state is not EntryState.TAKEN else [entry]
             self._own_lanes(pieces, lane, parked)
@@ -343,15 +341,8 @@ class Lanes:
             own = lane.home.get(key)
             if own is None:
                 own = lane.home[key] = Lane(lane.home, key)
-            entry.lane, entry.keys = own, ()
-            if entry.follows and (own.parked is not None or own.followers):
-                own.follow(entry)
+            if not own.take_over(entry, parked=entry is parked):
                 continue
-            entry.follows = False
-            own.entries.append(entry)
-            own.taken += entry.state is EntryState.TAKEN
-            if entry is parked:
-                own.parked = entry
             if entry.state is EntryState.BEHIND_BUSY_KEY or (
                 entry.state is EntryState.CLAIM and entry is not pieces[0]
             ):

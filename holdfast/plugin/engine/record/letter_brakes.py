@@ -42,7 +42,7 @@ class Count:
         self._steps: deque[list[int]] = deque()
 
     def handled(self, records: int, now: float) -> None:
-        """So many ended well."""
+        """Count records that ended well."""
         self._in_a_row = 0
         self._step(now)[1] += records
 
@@ -75,7 +75,7 @@ class _Brake:
         self.limit, self.count = limit, Count(limit)
         #: Since when it is on.
         self.since: float | None = None
-        #: What has failed for good and was not sent away; and the one that is tried again.
+        #: Entries that have failed for good and were not sent away; and the one of them that is tried again.
         self.held: deque[Entry] = deque()
         self.tried: Entry | None = None
 

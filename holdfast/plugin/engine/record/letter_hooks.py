@@ -32,7 +32,7 @@ _log = logging.getLogger("holdfast")
 
 #: Calls that have not ended. A hook that hangs must not fill the memory: of letters beyond, it is not told.
 _MOST = 1000
-#: How often it is looked whether somebody asks the app to hurry.
+#: How often closing looks whether the app is asked to hurry.
 _LOOK_S = 0.02
 
 
@@ -91,7 +91,7 @@ class LetterHooks:
         self._hooks, self._coroutines, self._tell = hooks, coroutines, tell
         self._thread = JobThreads(name, 1, runtime)
         self._open = 0
-        #: Calls that have ended, since somebody has looked.
+        #: Calls that have ended since the last step.
         self._ended: deque[_Call] = deque()
         self._failures = Failures()
         self._wake = runtime.event()
@@ -123,7 +123,7 @@ class LetterHooks:
                 self._failed(call.hook, call.letter, f"{kind_of(error)}: {words_of(error)}")
 
     def close(self, deadline: Deadline, hurry: Callable[[], bool]) -> None:
-        """Wait for what has been called, within the deadline, and as long as nobody is in a hurry."""
+        """Wait for calls that have not ended, until the deadline or until the app is to hurry."""
         if self._open:
             with suppress(RuntimeError):  # the application has closed its event loop
                 self._coroutines.begin()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Token
 from holdfast.errors import HandlerFailed, HandlerHung, LetterTooLarge
-from holdfast.plugin.audit.schema import Outcome as Told
+from holdfast.plugin.audit.schema import Outcome as AuditOutcome
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
 from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.engine.record.letter_brakes import Brakes
@@ -116,7 +116,7 @@ class Outcomes:
                 self._claiming.give_back(entry)
             else:
                 self.handled += entry.count
-                self._recorder.ended(entry, Told.HANDLED)
+                self._recorder.ended(entry, AuditOutcome.HANDLED)
                 self.brakes.handled(entry)
             self._lanes.back(entry, EntryState.ENDED)
             self._settling.ended(entry)
@@ -126,7 +126,7 @@ class Outcomes:
             # Also before the loop has seen that the session is lost: a zombie's handler may fail because its sink has
             # refused it, and that is no failure of the record.
             if outcome is Outcome.FAILED:
-                self._recorder.ended(entry, Told.FAILED)
+                self._recorder.ended(entry, AuditOutcome.FAILED)
             self._lanes.back(entry, EntryState.GONE)
             self.leave_to_others(entry)
         elif outcome is Outcome.NOT_STARTED:
@@ -184,7 +184,7 @@ class Outcomes:
     def gave_up(self, entry: Entry, error: HandlerHung, *, letter: bool) -> None:
         """Give up an entry whose handler may still run: it is waited for no more. Without a letter it stays in hand."""
         entry.attempt += 1
-        self._recorder.ended(entry, Told.FAILED)
+        self._recorder.ended(entry, AuditOutcome.FAILED)
         self.stuck.add(entry)
         self._tell_failed(entry, summary_of(error), None)
         self._lanes.back(entry, EntryState.STUCK)
@@ -196,7 +196,7 @@ class Outcomes:
         self.stuck.discard(entry)
         if well:
             self.handled += 1
-            self._recorder.ended(entry, Told.HANDLED)
+            self._recorder.ended(entry, AuditOutcome.HANDLED)
             self._settling.ended(entry)
         elif entry.owner.is_owned:
             entry.state = EntryState.RETRY  # nobody runs it: the app stops, and hands it back
@@ -235,7 +235,7 @@ class Outcomes:
     def _failed(self, entry: Entry, error: Exception) -> None:
         entry.attempt += 1
         entry.started = 0
-        self._recorder.ended(entry, Told.FAILED)
+        self._recorder.ended(entry, AuditOutcome.FAILED)
         record = entry.record
         self._failures.saw(entry.handler.name, record.partition, record.offset, error)
         alike = self._alike
@@ -304,7 +304,7 @@ class Outcomes:
         letter, reason = entry.letter, error or RuntimeError("no error")
         entry.letters += 1
         entry.started = int(entry in self.stuck)
-        if letter is not None and isinstance(reason, LetterTooLarge) and self._goes_otherwise(entry, letter, reason):
+        if letter is not None and isinstance(reason, LetterTooLarge) and self._sent_otherwise(entry, letter, reason):
             return
         wait_s = BACKOFF.wait_s(entry.letters, reason, self._chance) or 0.0
         what = "retry" if letter is not None and letter.topic != entry.handler.dead_letter else "dead letter"
@@ -316,7 +316,7 @@ class Outcomes:
         else:
             self._timers.after(wait_s, lambda: self._send(entry, letter))
 
-    def _goes_otherwise(self, entry: Entry, letter: Letter, reason: LetterTooLarge) -> bool:
+    def _sent_otherwise(self, entry: Entry, letter: Letter, reason: LetterTooLarge) -> bool:
         """Whether there is another way for a letter that is too large for its topic: past a retry topic to the dead
         letters, and there without the value, where the handler says so."""
         later = letter.topic != entry.handler.dead_letter
@@ -351,7 +351,7 @@ class Outcomes:
         letter = entry.letter
         topic = letter.topic if letter else ""
         away = topic == entry.handler.dead_letter
-        self._recorder.ended(entry, Told.DEAD_LETTERED if away else Told.SENT_BACK)
+        self._recorder.ended(entry, AuditOutcome.DEAD_LETTERED if away else AuditOutcome.SENT_BACK)
         self._tell(
             (DeadLettered if away else SentBack)(
                 partition=entry.record.partition,

@@ -31,7 +31,7 @@ class Unacked:
     def __init__(self, at_most: int = sys.maxsize, kinds: Iterable[Kind] = ()) -> None:
         self.at_most = at_most
         self._of: dict[Kind, int] = dict.fromkeys(kinds, 0)
-        #: Of all kinds.
+        #: Records in hand, of all kinds.
         self.records = 0
 
     def share(self, kind: Kind) -> int:

@@ -123,7 +123,7 @@ class Turns:
         return lane
 
     def pop_of(self, handler: Hashable, partition: Partition) -> Lane | None:
-        """Take the next lane of that handler and partition, whoever's turn it is."""
+        """Take the next lane of that handler and partition, out of turn."""
         share = self._shares.get(handler)
         row = share.rows.get(partition) if share else None
         if share is None or not row:

@@ -80,8 +80,8 @@ class Workers:
         self._jobs: Queue[Call | None] = runtime.queue()
         self._threads: list[Thread] = []
         self._senders = JobThreads(f"{name}-letters", _LETTERS_AT_ONCE, runtime)
-        #: That fewer threads run than are wanted.
-        self._told = False
+        #: Whether the log says that fewer threads run than are wanted.
+        self._fewer_logged = False
         self._numbers = count_up()
         self._ended: deque[Ended] = deque()
         #: Set when something has ended.
@@ -99,7 +99,7 @@ class Workers:
         self._outstanding: dict[Kind | None, int] = dict.fromkeys((*Kind, None), 0)
         #: Calls that were given up and have not ended: of threads, and coroutines.
         self._stuck = {False: 0, True: 0}
-        #: Calls of handlers that have a timeout, since somebody has looked.
+        #: Calls of handlers that have a timeout, until `Hung` takes them.
         self.timed: list[Call] = []
         self._record_s = _CHUNK_S
         self._together = Together()
@@ -115,7 +115,7 @@ class Workers:
 
     @property
     def busy(self) -> bool:
-        """Whether a job runs, or has ended and nobody has looked."""
+        """Whether a job runs, or has ended and `ended` has not returned it."""
         return self.outstanding > 0 or bool(self._ended)
 
     @property
@@ -154,7 +154,7 @@ class Workers:
         return sum(jobs for kind, jobs in self._outstanding.items() if kind is not None and not kind.is_async)
 
     def timings(self) -> Iterator[tuple[str, int, float]]:
-        """Calls of handlers that have ended since somebody has looked: handler, how many, seconds together."""
+        """Take the ended calls of handlers: handler, how many, seconds together."""
         while self._timings:
             yield self._timings.popleft()
 
@@ -316,8 +316,8 @@ class Workers:
             except RuntimeError as error:  # the machine's limit, or the end of the process: those that run go on
                 if not self._threads:
                     raise
-                if not self._told:
-                    self._told = True
+                if not self._fewer_logged:
+                    self._fewer_logged = True
                     _log.warning("going on with %d of %d threads: %s", len(self._threads), self._count, error)
 
     def _work(self) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast")
 
 #: One line at first, then one in so long: a log that is full of them hides everything else.
-_SAID_AGAIN_S = 30.0
+_LOG_EACH_S = 30.0
 
 
 class Outage:
@@ -30,7 +30,7 @@ class Outage:
         self._since: float | None = None
         self._attempts = 0
         self._again = 0.0
-        self._said = 0.0
+        self._logged_at = 0.0
 
     @property
     def down(self) -> bool:
@@ -55,10 +55,10 @@ class Outage:
             self._attempts += 1
             self._again = now + (BACKOFF.wait_s(self._attempts, error, self._runtime.random) or 0.0)
             if self._since is None:
-                self._since = self._said = now
+                self._since = self._logged_at = now
                 self._tell(StoreDown(error=str(error), mode="pause"))
-            elif now - self._said >= _SAID_AGAIN_S:
-                self._said = now
+            elif now - self._logged_at >= _LOG_EACH_S:
+                self._logged_at = now
                 _log.error(
                     "the store is down for %.0f s: nothing new starts and nothing is lost until it answers; %s",
                     now - self._since,

@@ -89,8 +89,8 @@ def make_parts(
     timers, meter, stopping = Timers(runtime), Meter(runtime), Stopping()
     recorder = Recorder()
     if audit is not None:
-        recorder = heard = EngineRecorder(audit, group=group, timers=timers, runtime=runtime)
-        observers = (heard, *observers)
+        recorder = audited = EngineRecorder(audit, group=group, timers=timers, runtime=runtime)
+        observers = (audited, *observers)
     tell = Observers(meter.saw, observers, runtime).tell
     # Records with the workers, and those that have ended and wait for their mark.
     kinds = {handler.kind for handler in routes.handlers}

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.engine.partition.ownership import Look
 from holdfast.plugin.engine.record.offsets import spans
 from holdfast.plugin.events import ClientSkipped, RecordsExpired
@@ -75,7 +76,7 @@ class Holes:
             if not self._is_the_logs(owner, Look(range(ledger.next, until), at_end)):
                 owner.seek_needed = True
                 return False
-            self._recorder.absent(owner, range(ledger.next, until))
+            self._recorder.passed(owner, range(ledger.next, until), Outcome.ABSENT)
             ledger.reached(until)
         return True
 
@@ -95,7 +96,7 @@ class Holes:
             left = range(after, look.gap.stop)
             owner.second_look = look._replace(gap=left) if left else None
             for each in spans(found):
-                self._recorder.client_skipped(owner, each)
+                self._recorder.passed(owner, each, Outcome.CLIENT_SKIPPED)
             self._tell(ClientSkipped(partition=owner.partition, first=first, next=after, records=len(found)))
 
     def sought(self, owner: Ownership) -> None:
@@ -152,9 +153,9 @@ class Holes:
             )
         for gone in (*expired, range(until, until)):
             if at < gone.start:
-                self._recorder.absent(owner, range(at, gone.start))
+                self._recorder.passed(owner, range(at, gone.start), Outcome.ABSENT)
             if gone:
-                self._recorder.expired(owner, gone)
+                self._recorder.passed(owner, gone, Outcome.EXPIRED)
             at = gone.stop
         owner.ledger.reached(until)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError, Unretriable
+from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.engine.family import Family
 from holdfast.plugin.engine.partition.figures import figures_of, lowest_open
 from holdfast.plugin.engine.partition.ownership import Phase
@@ -163,7 +164,7 @@ class Partitioned(Family):
             return False
         if not owner.ledger.polled(offset):
             self._parts.meter.suppressed += 1
-            self._parts.recorder.skipped(owner, offset)
+            self._parts.recorder.passed(owner, range(offset, offset + 1), Outcome.SKIPPED_POSITION)
             return False
         return True
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast.dedup.claims import Acquired, AskInHand, Drop, InHand, Mark, Verdict
 from holdfast.dedup.offset_set import OffsetSet
 from holdfast.errors import NotAuthorised, SourceError, UnknownTopic
+from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.engine.partition.group_position import group_position, is_new
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Phase
@@ -335,7 +336,7 @@ class Takeover:
                 owner.ledger.knows(offset)
                 if entry is not None:
                     parts.meter.suppressed += 1
-                    parts.recorder.skipped(owner, offset)
+                    parts.recorder.passed(owner, range(offset, offset + 1), Outcome.SKIPPED_POSITION)
                     parts.outcomes.hand_back(entry)
                 continue
             parts.meter.taken_up += 1

@@ -15,7 +15,6 @@ from holdfast.plugin.observe.snapshot import AuditFigures
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.plugin.audit.book import Owned
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.partition.ownership import Ownership
@@ -31,7 +30,7 @@ _SOON_S = 0.5
 
 
 class Recorder:
-    """Tells nothing. One thread, the one that runs the app (or holds a `Driven` engine's lock)."""
+    """Without an audit: does nothing. One thread, the one that runs the app (or holds a `Driven` engine's lock)."""
 
     #: Whether there is an audit.
     on = False
@@ -51,17 +50,8 @@ class Recorder:
     def ended(self, entry: Entry, outcome: Outcome) -> None:
         """All records of an entry have ended so."""
 
-    def skipped(self, owner: Ownership, offset: int) -> None:
-        """A record that is done, by its position."""
-
-    def absent(self, owner: Ownership, offsets: range) -> None:
-        """The source has gone past these without delivering any."""
-
-    def expired(self, owner: Ownership, offsets: range) -> None:
-        """The log has deleted these before anybody read them."""
-
-    def client_skipped(self, owner: Ownership, offsets: range) -> None:
-        """The client had gone past these records, and has given them after all."""
+    def passed(self, owner: Ownership, offsets: range, outcome: Outcome) -> None:
+        """Offsets that no handler is called for: known as done, absent from the log, or passed by the client."""
 
     def acquired(self, places: Sequence[AuditPartition], trigger: str) -> None:
         """Partitions are taken over."""
@@ -70,7 +60,7 @@ class Recorder:
         """Partitions are let go, or lost."""
 
     def flush(self) -> None:
-        """Something is about to happen that one may not live to tell."""
+        """Write what is noted: a hand-over comes to the broker, and the process may not outlive it."""
 
     def figures(self) -> AuditFigures:
         """For a snapshot."""
@@ -123,21 +113,10 @@ class EngineRecorder(Recorder):
         offsets = (range(offset, offset + 1),) if entry.count == 1 else entry.ranges
         self._add(owner, outcome, offsets, (entry.began_ms or now, now), keys)
 
-    def skipped(self, owner: Ownership, offset: int) -> None:
+    def passed(self, owner: Ownership, offsets: range, outcome: Outcome) -> None:
         """See `Recorder`."""
-        self._one(owner, range(offset, offset + 1), Outcome.SKIPPED_POSITION)
-
-    def absent(self, owner: Ownership, offsets: range) -> None:
-        """See `Recorder`."""
-        self._one(owner, offsets, Outcome.ABSENT)
-
-    def expired(self, owner: Ownership, offsets: range) -> None:
-        """See `Recorder`."""
-        self._one(owner, offsets, Outcome.EXPIRED)
-
-    def client_skipped(self, owner: Ownership, offsets: range) -> None:
-        """See `Recorder`."""
-        self._one(owner, offsets, Outcome.CLIENT_SKIPPED)
+        now = self._wall_ms()
+        self._add(owner, outcome, (offsets,), (now, now))
 
     def acquired(self, places: Sequence[AuditPartition], trigger: str) -> None:
         """See `Recorder`."""
@@ -167,10 +146,6 @@ class EngineRecorder(Recorder):
             self._book.tell(_rebalanced(event))
 
     # ---- inside
-    def _one(self, owner: Owned, offsets: range, outcome: Outcome) -> None:
-        now = self._wall_ms()
-        self._add(owner, outcome, (offsets,), (now, now))
-
     def _look(self) -> None:
         self._timers.after(self._every_s, self._look)
         self._progress()
@@ -186,7 +161,7 @@ class EngineRecorder(Recorder):
 def place_of(
     partition: Partition, epoch: int, position: int | None, end: int | None, in_flight: int | None = None
 ) -> AuditPartition:
-    """One partition as it is told."""
+    """Return how a partition stands, for the audit."""
     return AuditPartition(
         topic=partition.topic,
         partition=label(partition),

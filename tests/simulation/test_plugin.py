@@ -247,7 +247,7 @@ def test_without_greenlet_a_sentence_says_what_to_install(pytester: pytest.Pytes
     result = pytester.run(sys.executable, "-c", code)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["*ImportError: holdfast.testing.ScriptedWorld needs greenlet*pip install 'holdfast?testing?'*"]
+        ["*ImportError: holdfast.testing.ScriptedWorld needs greenlet*pip install 'holdfast-mq?testing?'*"]
     )
 
 

@@ -40,9 +40,9 @@ __all__ = ["databases", "postgres"]
 
 
 @pytest.fixture
-def database(request: pytest.FixtureRequest) -> Iterator[Databases]:
+def database(postgres: PostgresServer) -> Iterator[Databases]:
     """A database in the PostgreSQL of the run."""
-    made = Databases(request.getfixturevalue("postgres").database())
+    made = Databases(postgres.database())
     yield made
     made.close()
 

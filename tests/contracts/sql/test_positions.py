@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["postgres"]
 
 P = "billing/orders/4Yz0aQ/3"
-KINDS = ["sqlite", "postgresql"]
+#: `make test` installs no PostgreSQL.
+KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)]
 
 
 def made(kind: str, folder: Path, request: pytest.FixtureRequest) -> Databases:

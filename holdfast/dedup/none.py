@@ -13,7 +13,39 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import AskInHand, Claim, ClaimKey, Drop, LetGo, Mark, Token, Wait
 
 
-class NoSession:
+class Keyless:
+    """The answers of a session that keeps no keys and has no lease."""
+
+    def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Grant them all."""
+        return [Verdict.NEW] * len(claims)
+
+    def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
+        """Grant them all, with nothing to compare."""
+        return [(Verdict.NEW, 0)] * len(claims)
+
+    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
+        """Accept them all."""
+        return [Verdict.DONE if results is None else Verdict.NEW] * len(claims)
+
+    def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
+        """Reply that no key is done: none is known here."""
+        return [None] * len(keys)
+
+    def unclaim(self, claims: Sequence[Claim]) -> None:
+        """Accept."""
+
+    def vouch(self, seconds: float) -> None:
+        """Do nothing: nothing is renewed."""
+
+    def abandon(self) -> None:
+        """Do nothing: others take over without waiting."""
+
+    def end(self) -> None:
+        """Do nothing: the store knows no sessions."""
+
+
+class NoSession(Keyless):
     """A session that is always alive and remembers nothing."""
 
     id = "no store"
@@ -51,37 +83,9 @@ class NoSession:
         """There is nothing to forget."""
         return [True] * len(drops)
 
-    def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
-        """Granted."""
-        return [Verdict.NEW] * len(claims)
-
-    def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
-        """Granted, with nothing to compare."""
-        return [(Verdict.NEW, 0)] * len(claims)
-
-    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
-        """Accepted."""
-        return [Verdict.DONE if results is None else Verdict.NEW] * len(claims)
-
     def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
         """Accepted and granted."""
         return Exchanged(self.finish(done), self.mark(marks), self.claim(claims))
-
-    def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
-        """Reply that no key is done: none is known here."""
-        return [None] * len(keys)
-
-    def unclaim(self, claims: Sequence[Claim]) -> None:
-        """Accepted."""
-
-    def vouch(self, seconds: float) -> None:
-        """Nothing to renew."""
-
-    def abandon(self) -> None:
-        """Nothing to renew."""
-
-    def end(self) -> None:
-        """Nothing to end."""
 
 
 class NoClaims:

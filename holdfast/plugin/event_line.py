@@ -29,11 +29,20 @@ class EventLine:
     #: The event is about one record. There may be thousands a second, so its lines are limited.
     of_a_record: ClassVar[bool] = False
 
+    @classmethod
+    def line_name(cls) -> str:
+        """Return the words with which its line begins."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", cls.__name__).lower()
+
     def __str__(self) -> str:
-        name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
         values = ((each.name, getattr(self, each.name)) for each in fields(self))  # type: ignore[arg-type]  # dataclasses
         return printable(
-            " ".join([f"{name}:", *(f"{key}={_text(value)}" for key, value in values if value not in (None, (), {}))])
+            " ".join(
+                [
+                    f"{self.line_name()}:",
+                    *(f"{key}={_text(value)}" for key, value in values if value not in (None, (), {})),
+                ]
+            )
         )
 
 

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from holdfast.errors import HoldfastError
 from holdfast.plugin.engine.partition import figures
 from holdfast.plugin.events import Event
 from tests.docs.test_package import kinds
 
-if TYPE_CHECKING:
-    from holdfast.plugin.event_line import EventLine
-
 PAGE = (Path(__file__).parents[2] / "docs" / "operations" / "troubleshooting.md").read_text(encoding="utf-8")
 #: Of each row of a table, what stands in its first cell.
 FIRST = "\n".join(re.findall(r"^\| ([^|]*)\|", PAGE, re.MULTILINE))
-
-
-def name_of(event: type[EventLine]) -> str:
-    """As it begins the event's log line."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", event.__name__).lower()
 
 
 def test_each_error_is_there() -> None:
@@ -33,11 +25,11 @@ def test_each_error_is_there() -> None:
 def test_each_event_is_there_by_the_name_that_its_line_begins_with() -> None:
     events = get_args(Event)
     assert len(events) > 25
-    assert {name_of(each) for each in events if f"`{name_of(each)}`" not in FIRST} == set()
+    assert {each.line_name() for each in events if f"`{each.line_name()}`" not in FIRST} == set()
 
 
 def test_no_error_and_no_event_is_there_that_the_code_does_not_have() -> None:
-    known = {each.__name__ for each in kinds(HoldfastError)} | {name_of(each) for each in get_args(Event)}
+    known = {each.__name__ for each in kinds(HoldfastError)} | {each.line_name() for each in get_args(Event)}
     for section in ("## Log lines", "## Errors"):
         text = PAGE.split(section)[1].split("\n## ")[0]
         named = {name for cell in re.findall(r"^\| (`[^|]*)\|", text, re.MULTILINE) for name in cell.split("`")[1::2]}

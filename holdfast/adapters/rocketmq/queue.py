@@ -30,6 +30,8 @@ from holdfast.plugin.retrying.retry import BACKOFF
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.adapters.rocketmq.commits import QueueCommits
     from holdfast.adapters.rocketmq.inbox import Inbox
     from holdfast.adapters.rocketmq.log import Probe
@@ -199,19 +201,11 @@ class Queue:
     # ---- is it the log that was read before?
     def prove(self) -> None:
         """Send the probe that decides whether the queue may be read, if it is due."""
-        with self._shared.changed:
-            log = self.log
-            probe = None if log is None else log.proof()
-        if log is not None and probe is not None:
-            self._ask(log, probe)
+        self._probe(Log.proof)
 
     def renew_mark(self) -> None:
         """Let the candidate become the mark, if it is due: at once, or after a probe."""
-        with self._shared.changed:
-            log = self.log
-            probe = None if log is None else log.renewal()
-        if log is not None and probe is not None:
-            self._ask(log, probe)
+        self._probe(Log.renewal)
 
     def doubt(self) -> None:
         """Doubt the log, after trouble with the broker. Under the lock."""
@@ -238,7 +232,13 @@ class Queue:
             self._shared.inbox.post(Moved(self.partition, mark.offset, answer))
         return mark.offset + 1 if found is Found.SAME else 0
 
-    def _ask(self, log: Log, probe: Probe) -> None:
+    def _probe(self, wanted: Callable[[Log], Probe | None]) -> None:
+        """Send the probe that the log wants, if it wants one."""
+        with self._shared.changed:
+            log = self.log
+            probe = None if log is None else wanted(log)
+        if log is None or probe is None:
+            return
         answered = partial(self._probed, log, probe)
         try:
             self._shared.client.begin_pull(self._one_message(probe.offset), answered)

@@ -24,12 +24,13 @@ class Held:
     """One ownership: its owner's name in the row, and the content of the row as of the last answer."""
 
     __slots__ = ("begun", "epoch", "known", "owner", "version")
+    begun: bool
+    version: int
+    known: Known
 
     def __init__(self, owner: UUID, epoch: int, position: Position) -> None:
         self.owner, self.epoch = owner, epoch
-        self.begun = any(row.begun for row in position.rows)
-        self.version = position.first.version
-        self.known = Known(position.watermark, position.done)
+        self.learn(position)
 
     def with_mark(self, mark: Mark) -> Known | None:
         """The content after that mark; None = it changes nothing."""
@@ -56,7 +57,7 @@ class Held:
         self.begun, self.version, self.known = True, self.version + 1, after
 
     def learn(self, position: Position) -> None:
-        """Take over what the row has: a change of ours whose answer was lost."""
+        """Take over what the row has: at first, and for a change of ours whose answer was lost."""
         self.begun = any(row.begun for row in position.rows)
         self.version = position.first.version
         self.known = Known(position.watermark, position.done)

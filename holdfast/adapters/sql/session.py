@@ -20,6 +20,7 @@ from holdfast.adapters.sql.database import Busy
 from holdfast.adapters.sql.held import Held, Takers
 from holdfast.adapters.sql.offsets import packed
 from holdfast.dedup.claims import Acquired, Exchanged, InHand, Verdict, Wait
+from holdfast.dedup.none import Keyless
 from holdfast.errors import StateError, StoreLockedOut, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.sql.database import Database, Transaction
     from holdfast.adapters.sql.held import Known
     from holdfast.adapters.sql.rows import Position, Statements
-    from holdfast.dedup.claims import AskInHand, Claim, ClaimKey, Drop, LetGo, Mark, Token
+    from holdfast.dedup.claims import AskInHand, Claim, Drop, LetGo, Mark, Token
     from holdfast.runtime import Runtime
 
 log = logging.getLogger("holdfast.sql")
@@ -68,7 +69,7 @@ class Books:
         self.lock, self.own_process = self.runtime.rlock(), False
 
 
-class SqlSession:
+class SqlSession(Keyless):
     """One start of one process at a SqlPositions. Any thread may call."""
 
     def __init__(self, books: Books, session_id: str, lease_s: float) -> None:
@@ -97,19 +98,9 @@ class SqlSession:
             books.unanswered[owner] = None
             if len(books.unanswered) > _UNANSWERED:
                 del books.unanswered[next(iter(books.unanswered))]
-            try:
-                taken = self._database.run(
-                    lambda tx: self._take(tx, owner, names, self._statements.locked), lock_s=_LOCK_S
-                )
-            except Busy:
-                taken = {}
+            taken = self._taken(owner, names, self._statements.locked)
             if not taken and len(names) > 1 and self._database.skip_locked:
-                try:
-                    taken = self._database.run(
-                        lambda tx: self._take(tx, owner, names, self._statements.not_held), lock_s=_LOCK_S
-                    )
-                except Busy:
-                    taken = {}
+                taken = self._taken(owner, names, self._statements.not_held)
             books.unanswered.pop(owner, None)
             replies: dict[str, Acquired] = {}
             for name, (position, reply) in taken.items():
@@ -121,6 +112,18 @@ class SqlSession:
                 running = frozenset(each for each in books.in_hand.get(name, ()) if not held.has(each))
                 replies[name] = reply._replace(running=running)
             return [replies.get(name, Wait.WAIT) for name in partitions]
+
+    def _taken(
+        self,
+        owner: UUID,
+        names: Sequence[str],
+        locked: Callable[[Transaction, Sequence[str]], dict[str, Position]],
+    ) -> dict[str, tuple[Position, Acquired]]:
+        """Take positions over in one transaction; none, if another one holds a row for longer than is waited."""
+        try:
+            return self._database.run(lambda tx: self._take(tx, owner, names, locked), lock_s=_LOCK_S)
+        except Busy:
+            return {}
 
     def _take(
         self,
@@ -290,36 +293,6 @@ class SqlSession:
     def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
         """Mark; there are no keys."""
         return Exchanged(self.finish(done), self.mark(marks) if marks else [], self.claim(claims))
-
-    # ---- keys: an app with this store has none
-    def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
-        """Grant them all: no key is kept."""
-        return [Verdict.NEW] * len(claims)
-
-    def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
-        """Grant them all, without fences."""
-        return [(Verdict.NEW, 0)] * len(claims)
-
-    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
-        """Accept them all."""
-        return [Verdict.DONE if results is None else Verdict.NEW] * len(claims)
-
-    def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
-        """Reply that no key is done."""
-        return [None] * len(keys)
-
-    def unclaim(self, claims: Sequence[Claim]) -> None:
-        """Accept."""
-
-    # ---- there is no lease
-    def vouch(self, seconds: float) -> None:
-        """Do nothing: nothing is renewed."""
-
-    def abandon(self) -> None:
-        """Do nothing: others take over without waiting."""
-
-    def end(self) -> None:
-        """Do nothing: no row names a session."""
 
     # ---- inside
     @contextmanager

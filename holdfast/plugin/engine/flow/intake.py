@@ -2,7 +2,7 @@
 
 - Handlers keep up if they end half of what is admitted, whatever is in the process: one stuck partition says nothing
   of the others.
-- Records that stand behind many of their own key do not count for the bounds of records (`Lanes.look_behind`): a key
+- Records that stand behind many of their own key do not count for the bounds of records (`Lanes.behind`): a key
   with a backlog would stop the other keys of its partition. There may be as many of them again.
 - A client with one queue for all its partitions (librdkafka) brings nothing of one while another's backlog stands
   before it. So it is polled on while a partition has nothing here, beyond what there is room for.

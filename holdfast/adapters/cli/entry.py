@@ -135,6 +135,6 @@ def _sentence(error: HoldfastError, options: argparse.Namespace) -> str:
 
 def _version() -> str:
     try:
-        return importlib.metadata.version("holdfast")
+        return importlib.metadata.version("holdfast-mq")  # the distribution; the package is holdfast
     except importlib.metadata.PackageNotFoundError:
         return "(from source, not installed)"

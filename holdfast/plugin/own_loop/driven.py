@@ -48,10 +48,9 @@ if TYPE_CHECKING:
 _IDLE_S = 0.1
 #: A loop that takes one record at a time gets records that were fetched together, for this long and this many. Then the
 #: client is polled again, for rebalances and for max.poll.interval.ms.
-_AHEAD_S = 0.02
+_AHEAD, _AHEAD_S = 256, 0.02
 #: How long one call may go on to empty the client's queue for partitions that stand there behind another's backlog.
 _CATCH_UP_S = 0.1
-_AHEAD = 256
 
 
 class Driven:
@@ -191,7 +190,9 @@ class Driven:
         ready = self._ready(at_most)
         if ready < at_most or self._clock.now() >= self._client_at:
             deadline = Deadline(timeout_s, self._clock)
-            self._look(at_most, ready, deadline, ahead=_AHEAD if at_most == 1 else 1, wait=not ready)
+            # While records wait for their turn, those that are ready are of a backlog: others may stand at the client.
+            ahead = _AHEAD if at_most == 1 or parts.intake.waiting.records else 1
+            self._look(at_most, ready, deadline, ahead=ahead, wait=not ready)
             while (ready := self._ready(at_most)) < at_most and not deadline.passed and self._more_may_come(ready):
                 self._look(at_most, ready, deadline)
         elif self.user.marks_due:

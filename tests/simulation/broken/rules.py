@@ -584,8 +584,8 @@ RULES = (
     Broken(
         name="a-paused-partition-is-forgotten",
         file="plugin/engine/flow/intake.py",
-        rule="                if partition in self.held or (\n",
-        instead="                if partition in self.held or (self.waiting.records and partition in self._paused) or (\n",
+        rule="            wanted.update(each for each in assigned if each in self.held)\n",
+        instead="            wanted.update(each for each in assigned if each in self.held)\n            wanted.update(self._paused if self.waiting.records else ())\n",
         breaks="P5: a partition that was paused for its backlog comes again when nothing waits of any other",
     ),
     # ---- how far is read

@@ -75,8 +75,9 @@ class Turns:
         self._call_s, self._at_once = _longest_s(world), _at_once(world)
         self._handlers = max(1, len(world.handlers))
         self._stand: dict[str, dict[Partition, _Stands]] = {}
-        #: Member -> the first entry of a lane, which may start -> (since when, records started by then, lanes by then).
-        self._keys: dict[str, dict[Entry, tuple[float, int, int]]] = {}
+        #: Member -> the first entry of a lane, which may start, and when it started last -> since when, records started
+        #: by then, lanes by then.
+        self._keys: dict[str, dict[tuple[Entry, float], tuple[float, int, int]]] = {}
 
     def look(self, member: Actor, engine: Engine | Driven, *, in_order: bool) -> None:
         """Judge that none of its partitions has stood for too long. A member that is not in order is not judged."""
@@ -104,7 +105,7 @@ class Turns:
             self._look_at_keys(member, engine, keys)
 
     def _look_at_keys(
-        self, member: Actor, engine: Engine | Driven, before: Mapping[Entry, tuple[float, int, int]]
+        self, member: Actor, engine: Engine | Driven, before: Mapping[tuple[Entry, float], tuple[float, int, int]]
     ) -> None:
         stage, family = self._stage, engine.family
         assert isinstance(family, Partitioned)
@@ -116,7 +117,8 @@ class Turns:
             for head in heads:
                 if head.state is not EntryState.READY:
                     continue
-                since, others, count = now[head] = before.get(head, (stage.now, started, len(heads)))
+                each = head, head.given_at  # it may have started, failed and be ready again between two looks
+                since, others, count = now[each] = before.get(each, (stage.now, started, len(heads)))
                 at_most_s = self._at_most_s(sum(each.open for each in owners.values()), count)
                 if stage.now - since > at_most_s and started > others:
                     stage.judges.broken(

@@ -641,6 +641,25 @@ def test_partitions_that_a_loop_wants_go_on_while_it_has_many_of_another(loops: 
     until(lambda: _add(got, loop) >= 300)
 
 
+@pytest.mark.parametrize("done_when", ["next_poll", "commit"])
+def test_fresh_records_come_in_the_next_call_beside_a_backlog_that_waits(
+    monkeypatch: pytest.MonkeyPatch, done_when: DoneWhen
+) -> None:
+    monkeypatch.setattr("holdfast.plugin.engine.flow.intake._EARLY_BYTES", 20_000)
+    monkeypatch.setattr("holdfast.plugin.engine.flow.intake._TURN_S", 0.0)
+    monkeypatch.setattr("holdfast.plugin.own_loop.driven._AHEAD_S", 0.0)
+    loops = Loops(partitions=2)
+    loop = loops.loop(done_when, max_in_flight=400)
+    loops.produce(*numbered("a", range(2_000)))
+    intake = loop.parts.intake
+    until(lambda: intake.waiting.records > 0 and intake.paused == 1, meanwhile=lambda: take(loop, 20))
+    monkeypatch.setattr("holdfast.plugin.engine.flow.intake._TURN_S", PATIENCE_S)  # nothing is behind the backlog now
+    loops.produce(*numbered("b", range(8)), number=1)
+    came = take(loop, 20) + take(loop, 20)
+    assert [each for each in came if each.startswith("b")] == numbered("b", range(8))
+    end(loop)
+
+
 def test_an_explicit_loop_that_alone_can_end_what_it_has_is_not_starved_for_ever(
     loops: Loops, monkeypatch: pytest.MonkeyPatch
 ) -> None:

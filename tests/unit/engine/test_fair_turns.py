@@ -14,6 +14,8 @@ from holdfast.records import Partition
 from tests.harness.engine import Bench, numbered, partition
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from holdfast import Record
     from tests.harness.engine import Member
 
@@ -173,3 +175,50 @@ def test_of_keys_with_a_backlog_as_much_again_is_in_the_process_and_no_more() ->
         assert 150 < most <= 200 + 64
         bench.work.let_go()
         bench.wait(lambda: len(bench.work.ended) == 1_300)
+
+
+@pytest.mark.parametrize(("long_s", "given"), [(0.0, 2), (math.inf, 4)], ids=["long", "short"])
+def test_a_job_waits_in_each_workers_hand_unless_calls_are_long(
+    monkeypatch: pytest.MonkeyPatch, long_s: float, given: int
+) -> None:
+    monkeypatch.setattr("holdfast.plugin.engine.record.workers._LONG_S", long_s)
+    with Bench(orders=1) as bench:
+        bench.work.hold("b0", "b1")
+        bench.broker.produce("orders", 0, *numbered("a", range(20)))
+        member = bench.member(settings=Settings(workers=2, ordering="none"))
+        bench.wait_ended(*numbered("a", range(20)))
+        bench.broker.produce("orders", 0, *numbered("b", range(20)))
+        bench.wait_running("b0", "b1")
+        workers = family_of(member)._parts.workers
+        bench.wait(lambda: workers.outstanding == given, "as many jobs are not given")
+        polled = family_of(member)._parts.meter.polled
+        bench.broker.produce("orders", 0, *numbered("c", range(20)))
+        bench.wait(lambda: family_of(member)._parts.meter.polled == polled + 20)
+        bench.wait(lambda: in_process(member, 0) == 40)
+        assert workers.outstanding == given
+        bench.work.let_go()
+        bench.wait_ended(*numbered("c", range(20)))
+
+
+def test_the_first_pause_comes_early_and_each_further_one_at_twice_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.plugin.engine.flow.intake._EARLY_BYTES", 100_000)  # of 190 records
+    with Bench(orders=2) as bench:
+        backlog = numbered("a", range(2_000))
+        bench.work.hold(backlog[0])
+        bench.broker.produce("orders", 0, *backlog)
+        member = bench.member(settings=Settings(workers=1, max_in_flight=100, poll_batch=20))
+        bench.wait_running(backlog[0])
+        family, pause, waited = family_of(member), member.source.pause, []
+
+        def paused(partitions: Collection[Partition]) -> None:
+            intake = family._parts.intake
+            waited.append((intake._paused_at[partition()], intake.waiting.weight_of(family.owners[partition()])))
+            pause(partitions)
+
+        member.source.pause = paused  # type: ignore[method-assign]
+        bench.wait(lambda: member.source.readers[partition()].paused, "it is not paused")
+        bench.work.let_go()
+        bench.wait_ended(*backlog)
+    assert [at for at, _ in waited[:2]] == [100_000, 200_000]
+    assert all(waits >= at for at, waits in waited[:2])
+    assert set(bench.work.starts().values()) == {1}

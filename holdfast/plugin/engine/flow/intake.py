@@ -7,7 +7,8 @@
 - A client with one queue for all its partitions (librdkafka) brings nothing of one while another's backlog stands
   before it. So it is polled on while a partition has nothing here, beyond what there is room for.
 - Pausing throws prefetched records away: a partition is paused only when much of it waits here, and goes on when
-  three quarters of that are done.
+  three quarters of that are done. While another has nothing here, the first pause comes early, and each further one
+  at twice as much: so no record waits for long behind a backlog, and little is fetched twice.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ _MEMBER_S = 0.05
 _LOOK_S, _TURN_S, _TURN = 0.02, 0.25, 20_000
 #: The time between two looks at which records stand behind many of their own key.
 _LOOK_BEHIND_S = 0.1
-#: A paused partition goes on when no more waits of it than this part of what may.
+#: While another partition has nothing here, a partition is paused when that many bytes of it wait; the next time at
+#: twice as many.
+_EARLY_BYTES = 1024 * 1024
+#: A paused partition goes on when no more waits of it than this part of what it was paused at.
 _GO_ON = 4
 
 
@@ -77,8 +81,11 @@ class Intake:
         #: The time since which there has been no room.
         self._full_since: float | None = None
         self._paused: set[Partition] = set()
-        #: Partitions that may deliver and had nothing here, at the last look at all.
-        self._without = 0
+        #: Partition -> the bytes of it that waited when it was paused last. Forgotten at the end of its backlog.
+        self._paused_at: dict[Partition, int] = {}
+        #: At the last look at all partitions: those that may deliver and had nothing here, and the waiting records of
+        #: those that are paused, which leave room for the others.
+        self._without = self._waiting_paused = 0
         #: The records that the last poll asked for; those that came since the client was empty (or has turned its queue
         #: over), and the time of that.
         self.asked = self._come = 0
@@ -182,7 +189,7 @@ class Intake:
         if not self._come or (self._come >= _TURN and not self._catches_up):
             self._turned_at, self._come, self._catches_up = now, 0, False
         records, size = self._bounded
-        room = settings.max_in_flight - records - waiting.records
+        room = settings.max_in_flight - records - (waiting.records - self._waiting_paused)
         if room > 0 and size + waiting.bytes < settings.max_in_flight_bytes and not stopped:
             self._full_since = None
             room = self._fitting(room)
@@ -209,6 +216,8 @@ class Intake:
     def sift(self, batch: Batch, *, stopped: bool) -> Batch:
         """Queue what was polled, and return what goes on now (see `Waiting`)."""
         came, waiting = len(batch.records), self.waiting
+        for end in batch.ends:
+            self._paused_at.pop(end.partition, None)
         self._come = self._come + came if came >= self.asked else 0
         self.asked = 0
         if not self.can_pause:
@@ -339,6 +348,8 @@ class Intake:
     def gone(self, partitions: Collection[Partition]) -> None:
         """Forget partitions that are not assigned any more."""
         self._paused.difference_update(partitions)
+        for partition in partitions:
+            self._paused_at.pop(partition, None)
         self.waiting.drop(partitions)
 
     def apply(
@@ -348,22 +359,28 @@ class Intake:
         wanted = {each for each in assigned if (owner := owners.get(each)) is None or not owner.open}
         self._without = 0
         if self.waiting.records or self.held or self._come or self._full_since is not None:
+            wanted.update(each for each in assigned if each in self.held)
+            free = [owners[each] for each in assigned if each not in wanted]
+            self._without = sum(not owner.in_process and owner.partition not in self.waiting for owner in free)
             most = self._settings.max_in_flight_bytes // 2 // max(1, sum(1 for _ in self.waiting.owners()))
-            for partition in assigned:
-                if partition in wanted:
-                    continue
-                owner = owners[partition]
-                waits = self.waiting.weight_of(owner)
-                # Once paused it stays so until most of that is done: each resume fetches anew.
-                if partition in self.held or (
-                    waits and waits >= (most // _GO_ON if partition in self._paused else most)
-                ):
-                    wanted.add(partition)
-                elif not waits and not owner.in_process:
-                    self._without += 1
+            wanted.update(owner.partition for owner in free if self._is_enough(owner, most))
         if pause := wanted - self._paused:
             source.pause(pause)
         if resume := self._paused - wanted:
             source.resume(resume)
         self._paused = wanted
+        self._waiting_paused = sum(map(self.waiting.records_of, wanted)) if self.waiting.records else 0
         return resume
+
+    def _is_enough(self, owner: Ownership, most: int) -> bool:
+        """Whether so much of a partition waits that it is to deliver nothing for now. `most`: bytes."""
+        partition, waits = owner.partition, self.waiting.weight_of(owner)
+        paused_at = self._paused_at.get(partition, 0)
+        if partition in self._paused:  # until most of that is done: each resume fetches anew
+            return 0 < waits >= (paused_at or most) // _GO_ON
+        if self._without:
+            most = min(most, paused_at * 2 or _EARLY_BYTES)
+        if not 0 < waits >= most:
+            return False
+        self._paused_at[partition] = most
+        return True

@@ -55,6 +55,9 @@ _CHUNK_AT_MOST = 256
 _LETTERS_AT_ONCE = 4
 #: Fewer than take so long are not worth another worker.
 _CHUNK_WORTH_S = 0.0002
+#: Where calls take so long, no job waits in a worker's hand: it would gain the few milliseconds of a turn, and a record
+#: whose turn comes would wait for it.
+_LONG_S = 0.1
 
 
 class Workers:
@@ -102,6 +105,8 @@ class Workers:
         #: Calls of handlers that have a timeout, until `Hung` takes them.
         self.timed: list[Call] = []
         self._record_s = _CHUNK_S
+        #: How long a call in a thread takes: up at once, and down slowly.
+        self._call_s = 0.0
         self._together = Together()
         #: Chunks that may hold records which have not started.
         self._chunks: list[Call] = []
@@ -124,11 +129,13 @@ class Workers:
         return any(jobs and kind is not None and kind.is_async for kind, jobs in self._outstanding.items())
 
     def room(self, kind: Kind) -> int:
-        """Jobs of that kind to give now, whatever the others have: one running and one waiting for each worker, so that
-        none idles between two turns. Coroutines all run at once."""
+        """Jobs of that kind to give now, whatever the others have: one running for each worker, and one waiting unless
+        calls are long, so that none idles between two turns. Coroutines all run at once."""
         if kind.is_async:
             return 0 if self.home_ends else self._async_count - self._outstanding[kind]
-        return 1 if self.inline else 2 * self._count - self._outstanding[kind]
+        if self.inline:
+            return 1
+        return self._count * (1 if self._call_s >= _LONG_S else 2) - self._outstanding[kind]
 
     @property
     def home_ends(self) -> bool:
@@ -352,14 +359,17 @@ class Workers:
 
     def _finish(self, call: Call) -> bool:
         """Whether it had been given up, and another thread runs in the place of this one."""
+        took = 0.0 if call.began is None else self._runtime.now() - call.began
         if call.times and call.began is not None:
-            self._timings.append((call.handler, call.times, self._runtime.now() - call.began))
+            self._timings.append((call.handler, call.times, took))
         with self._lock:
             given_up, call.over = call.over, True
             if given_up:
                 self._stuck[call.is_async] -= 1
             else:
                 self._outstanding[call.kind] -= 1
+                if call.kind is not None and not call.is_async:
+                    self._call_s = max(took, self._call_s * 0.9)
         if not self.wake.is_set():  # setting it costs more, and whoever takes what has ended clears it before
             self.wake.set()
         return given_up

@@ -216,8 +216,6 @@ class Intake:
     def sift(self, batch: Batch, *, stopped: bool) -> Batch:
         """Queue what was polled, and return what goes on now (see `Waiting`)."""
         came, waiting = len(batch.records), self.waiting
-        for end in batch.ends:
-            self._paused_at.pop(end.partition, None)
         self._come = self._come + came if came >= self.asked else 0
         self.asked = 0
         if not self.can_pause:
@@ -234,7 +232,10 @@ class Intake:
             new_at_most = 0 if stopped else new_at_most
         going = waiting.take(self._shares(), new_at_most, self.held)
         self.climb.held = self.climb.held or (new_at_most is not None and any(map(waiting.__contains__, waiting.new)))
-        return Batch([*rest.records, *going.records], [*rest.ends, *going.ends])
+        ends = [*rest.ends, *going.ends]
+        for end in ends:
+            self._paused_at.pop(end.partition, None)
+        return Batch([*rest.records, *going.records], ends)
 
     @property
     def _bounded(self) -> tuple[int, int]:

@@ -136,3 +136,20 @@ def test_the_extras_that_are_named_anywhere_are_there() -> None:
             assert {each.strip() for each in found["extras"].split(",")} <= set(there), f"{file}: {found[0]}"
             seen += 1
     assert seen > 40
+
+
+#: Keep a Changelog's, and the two that a reader of a first version looks for.
+_KINDS = ("Highlights", "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Known limits")
+
+
+def test_the_changelog_keeps_its_form() -> None:
+    """Versions, and in each the kinds of changes, once each and in that order. A line is for users: what was mended in
+    code that no version had is in the history of the repository."""
+    _, *versions = re.split(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for version, text in zip(versions[::2], versions[1::2], strict=True):
+        assert re.fullmatch(r"\[Unreleased\]|\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", version)
+        kinds = re.findall(r"^### (.*)$", text, re.MULTILINE)
+        assert kinds == [each for each in _KINDS if each in kinds], version
+        assert len(text.split()) < 2000, f"{version}: what does a user of the version before have to know?"
+    released = len(versions) > 2
+    assert released or "### Fixed" not in versions[1], "nobody had what is mended: say what there is"

@@ -46,7 +46,7 @@ _LOOK_S, _TURN_S, _TURN = 0.02, 0.25, 20_000
 _LOOK_BEHIND_S = 0.1
 #: While another partition has nothing here, a partition is paused when that many bytes of it wait; the next time at
 #: twice as many.
-_EARLY_BYTES = 1024 * 1024
+_EARLY_BYTES = 4 * 1024 * 1024
 #: A paused partition goes on when no more waits of it than this part of what it was paused at.
 _GO_ON = 4
 

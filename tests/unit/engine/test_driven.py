@@ -645,7 +645,7 @@ def test_partitions_that_a_loop_wants_go_on_while_it_has_many_of_another(loops: 
 def test_fresh_records_come_in_the_next_call_beside_a_backlog_that_waits(
     monkeypatch: pytest.MonkeyPatch, done_when: DoneWhen
 ) -> None:
-    monkeypatch.setattr("holdfast.plugin.engine.flow.intake._EARLY_BYTES", 20_000)
+    monkeypatch.setattr("holdfast.plugin.engine.flow.intake._EARLY", 40)
     monkeypatch.setattr("holdfast.plugin.engine.flow.intake._TURN_S", 0.0)
     monkeypatch.setattr("holdfast.plugin.own_loop.driven._AHEAD_S", 0.0)
     loops = Loops(partitions=2)

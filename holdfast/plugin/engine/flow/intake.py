@@ -8,7 +8,7 @@
   before it. So it is polled on while a partition has nothing here, beyond what there is room for.
 - Pausing throws prefetched records away: a partition is paused only when much of it waits here, and goes on when
   three quarters of that are done. While another has nothing here, the first pause comes early, and each further one
-  at twice as much: so no record waits for long behind a backlog, and little is fetched twice.
+  at four times as much: so no record waits for long behind a backlog, and little is fetched twice.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _MEMBER_S = 0.05
 _LOOK_S, _TURN_S, _TURN = 0.02, 0.25, 20_000
 #: The time between two looks at which records stand behind many of their own key.
 _LOOK_BEHIND_S = 0.1
-#: While another partition has nothing here, a partition is paused when that many bytes of it wait; the next time at
-#: twice as many.
-_EARLY_BYTES = 4 * 1024 * 1024
+#: While another partition has nothing here, a partition is paused when so many records of it wait, which takes a tenth
+#: of a second; the next time at four times as many. A pause by fewer would throw away more than it saves.
+_EARLY, _EARLIER = 7_000, 4
 #: A paused partition goes on when no more waits of it than this part of what it was paused at.
 _GO_ON = 4
 
@@ -81,7 +81,7 @@ class Intake:
         #: The time since which there has been no room.
         self._full_since: float | None = None
         self._paused: set[Partition] = set()
-        #: Partition -> the bytes of it that waited when it was paused last. Forgotten at the end of its backlog.
+        #: Partition -> the records of it that waited when it was paused last. Forgotten at the end of its backlog.
         self._paused_at: dict[Partition, int] = {}
         #: At the last look at all partitions: those that may deliver and had nothing here, and the waiting records of
         #: those that are paused, which leave room for the others.
@@ -376,12 +376,13 @@ class Intake:
     def _is_enough(self, owner: Ownership, most: int) -> bool:
         """Whether so much of a partition waits that it is to deliver nothing for now. `most`: bytes."""
         partition, waits = owner.partition, self.waiting.weight_of(owner)
-        paused_at = self._paused_at.get(partition, 0)
-        if partition in self._paused:  # until most of that is done: each resume fetches anew
-            return 0 < waits >= (paused_at or most) // _GO_ON
-        if self._without:
-            most = min(most, paused_at * 2 or _EARLY_BYTES)
-        if not 0 < waits >= most:
+        if not waits:
             return False
-        self._paused_at[partition] = most
+        records, paused_at = self.waiting.records_of(partition), self._paused_at.get(partition, 0)
+        if partition in self._paused:  # until most of that is done: each resume fetches anew
+            return records >= paused_at // _GO_ON
+        early = paused_at * _EARLIER or _EARLY
+        if waits < most and not (self._without and records >= early):
+            return False
+        self._paused_at[partition] = records
         return True

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 #: `make docs` puts it there, for a site that loads nothing from elsewhere. Without it a reader's browser fetches
 #: mermaid from unpkg.com, as the theme has it.
 MERMAID = ROOT / ".servers" / "mermaid" / "package" / "dist" / "mermaid.tiny.js"
+_SECTION = re.compile(r"<!-- readme: (.*) -->")
 _LINK = re.compile(r"\[((?:[^\[\]]|!?\[[^\]]*\]\([^)]*\))*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -39,7 +40,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> None:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: object) -> str:
     """Links to files beside docs/ as links to the source, or, while that has no address, as their paths in it; the help
-    of all commands in the place of its mark.
+    of all commands, and sections of the README, in the place of their marks.
 
     Raises:
         PluginError: a link leads to a file that is not there.
@@ -57,7 +58,16 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: ob
             return f"[{text}]({config.repo_url}/blob/main/{target}{anchor or ''})"
         return f"`{target}`" if text.strip("`") in target else f"{text} (`{target}`)"
 
-    return _LINK.sub(link, markdown).replace("<!-- help -->", commands())
+    whole = _SECTION.sub(lambda found: section(found[1], f"docs/{folder}"), markdown)
+    return _LINK.sub(link, whole).replace("<!-- help -->", commands())
+
+
+def section(heading: str, folder: str) -> str:
+    """A section of the README below its heading, its links as seen from `folder`."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    if not text:
+        raise PluginError(f"README.md has no section {heading!r}")
+    return re.sub(r"\]\((?!\w+:|#)([^)#\s]+)", lambda found: f"]({posixpath.relpath(found[1], folder)}", text.strip())
 
 
 def commands() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.docs.test_pages import accept
+from tests.harness.processes import spawn
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
@@ -49,23 +49,19 @@ def test_the_quick_start_handles_what_is_sent_and_leaves_on_sigterm(
     for number in (1, 2, 2, 3):  # one of them sent twice
         producer.produce("orders", key=f"customer-{number}", value=json.dumps({"order_id": number}))
     assert producer.flush(20) == 0
-    with subprocess.Popen(
-        [sys.executable, "-u", "-W", "error", script],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(3)]
+    log = tmp_path / "log"
+    with spawn([sys.executable, "-W", "error", str(script)], log, cwd=ROOT) as process:
+        until(lambda: len(_orders(log)) == 3, log.read_text)
         # The second copy of order 2 waits for the first: stopped now, it would be left to the next start.
         try:
             until(lambda: sum(kafka.committed("billing", "orders").values()) >= 4)
         finally:
             process.send_signal(signal.SIGTERM)
-        rest, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    assert rest == ""
-    assert "Traceback" not in errors
-    assert sorted(re.findall(r'"order_id": (\d)', "".join(lines))) == ["1", "2", "3"]
+    assert process.returncode == 0, log.read_text(encoding="utf-8")
+    assert "Traceback" not in log.read_text(encoding="utf-8")
+    assert sorted(_orders(log)) == ["1", "2", "3"]
     assert sum(kafka.committed("billing", "orders").values()) == 4
+
+
+def _orders(log: Path) -> list[str]:
+    return re.findall(r'"order_id": (\d)', log.read_text(encoding="utf-8"))

@@ -34,7 +34,7 @@ help: ## this list
 setup: ## Python environment, Redis, Java, Kafka and RocketMQ for the tests (Debian, Ubuntu; elsewhere it says what to install)
 	@tools/setup.sh test
 
-setup-all: ## the same for `make test-all`: besides PostgreSQL, a schema registry, the environments of RocketMQ's clients, and of other Pythons that are here
+setup-all: ## the same for `make test-all`: besides PostgreSQL, Chromium, a schema registry, the environments of RocketMQ's clients, and of other Pythons that are here
 	@tools/setup.sh all
 
 test: setup ## linters, then on real servers (Kafka, RocketMQ, Redis, Spark) what each change is to pass: SEED=2 plays the stories on other protocols

@@ -3,7 +3,7 @@
 #
 #   tools/setup.sh test   Python environment .venv, redis-server, Prometheus, Java, Maven, the jars of Kafka, RocketMQ and Spark's
 #                         connectors in .servers
-#   tools/setup.sh all    the same, PostgreSQL, a schema registry, environments .venv-rocketmq and .venv-rocketmq5 (one for
+#   tools/setup.sh all    the same, PostgreSQL, Chromium, a schema registry, environments .venv-rocketmq and .venv-rocketmq5 (one for
 #                         each of RocketMQ's clients), and one for each other Python that this machine has: .venv-python3.12,
 #                         .venv-python3.13
 #   tools/setup.sh lint   .venv alone
@@ -182,6 +182,12 @@ need_postgres() {
     { "${root[@]}" systemctl disable --now postgresql || "${root[@]}" service postgresql stop; } >/dev/null 2>&1 || true
 }
 
+# The tests open the page of `holdfast run --port` in it.
+need_chromium() {
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null && return
+    apt_install chromium || fail "the tests open a page in Chromium, and there is none on PATH"
+}
+
 java_version() { java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
 
 # The brokers need a runtime; the tests' oracles (tests/golden) are run from their source, by the compiler in a JDK.
@@ -283,6 +289,7 @@ case "${1:-test}" in
     all)
         servers_and_environment
         need_postgres
+        need_chromium
         need_maven registry
         need_jars registry '136 MB' unpack-dependencies
         make_venv .venv-rocketmq kafka,rocketmq,test

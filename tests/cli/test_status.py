@@ -94,6 +94,20 @@ class TestStatus:
         assert told.splitlines()[0] == "other: new, up for 0s, live, not ready, store up"
         assert told.splitlines()[-1] == "note: the app has not been started"
 
+    def test_a_token_is_given_by_an_option_or_the_environment(
+        self, here: Here, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        token = "hush" * 4
+        with serve(other(), port=0, token=token) as endpoint:
+            told = here("status", endpoint.url, code=2).stderr
+            assert "asks for its token: give it, or set HOLDFAST_RUN_TOKEN" in told
+            told = here("status", endpoint.url, "--token", "hushhushhushhus-", code=2).stderr
+            assert "--token='***': " in told
+            assert "hush" not in told
+            assert here("status", endpoint.url, "--token", token, code=1).stdout.startswith("other: new")
+            monkeypatch.setenv("HOLDFAST_RUN_TOKEN", token)
+            assert here("status", endpoint.url, code=1).stdout.startswith("other: new")
+
     def test_nobody_answers(self, here: Here) -> None:
         with closing(socket.socket()) as taken:
             taken.bind(("127.0.0.1", 0))

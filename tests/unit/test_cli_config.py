@@ -172,6 +172,23 @@ def test_the_options_of_run_come_from_the_environment_and_the_file_too(
     assert told["run.host"] == ("127.0.0.1", "default")
 
 
+def test_the_token_of_the_endpoint_is_shown_nowhere(
+    folder: Path, found: Found, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert found()["run.token"] == ("none", "default")
+    monkeypatch.setenv("HOLDFAST_RUN_TOKEN", "hushhushhushhush")
+    assert found()["run.token"] == ("***", "HOLDFAST_RUN_TOKEN (environment)")
+    monkeypatch.setenv("HOLDFAST_RUN_TOKEN", "hush")
+    (folder / "holdfast.toml").write_text('[run]\ntoken = "hush"\n')
+    for name in ("HOLDFAST_RUN_TOKEN", "run.token"):
+        assert main(["config"]) == 2
+        told = capsys.readouterr().err
+        assert f"{name}='***' (" in told
+        assert "use 16 to 200 letters" in told
+        assert "hush" not in told
+        monkeypatch.delenv("HOLDFAST_RUN_TOKEN", raising=False)
+
+
 def test_the_command_line_wins_over_both(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "holdfast.toml").write_text("[run]\nprocesses = 4\nrestarts = 0\n")
     monkeypatch.setenv("HOLDFAST_RUN_STATIC", "till")

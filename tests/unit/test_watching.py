@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from holdfast import Holdfast, MemoryClaims, Settings, Unretriable
 from holdfast.adapters.watching import endpoint as endpoint_module
 from holdfast.adapters.watching import serve, write_health
-from holdfast.adapters.watching.endpoint import Endpoint, _Server
+from holdfast.adapters.watching.endpoint import Answer, Endpoint, _Server
 from holdfast.errors import HandlerFailed, SettingError
 from holdfast.plugin.events import StoreDown
 from holdfast.plugin.observe.health import Health
@@ -255,8 +255,8 @@ class TestEndpoint:
 
     def test_other_questions_are_refused_and_the_next_one_is_answered(self) -> None:
         with serve(other(), port=0) as endpoint:
-            code, _, body = ask(endpoint, "/")
-            assert (code, body) == (404, "there are /live, /ready, /status, /metrics\n")
+            code, _, body = ask(endpoint, "/health")
+            assert (code, body) == (404, "there are /, /live, /ready, /status, /metrics\n")
             assert ask(endpoint, "/status", "POST")[0] == 501
             with socket.create_connection((endpoint.host, endpoint.port)) as silent:
                 silent.send(b"GET /live")
@@ -357,7 +357,9 @@ class TestHealthFile:
 class TestSlowClients:
     @pytest.fixture
     def endpoint(self) -> Iterator[Endpoint]:
-        with Endpoint(_Server(("127.0.0.1", 0), {"/live": lambda _: (HTTPStatus.OK, b"ok", "text/plain")})) as made:
+        with Endpoint(
+            _Server(("127.0.0.1", 0), {"/live": lambda _: Answer(HTTPStatus.OK, b"ok", "text/plain")})
+        ) as made:
             yield made
 
     def test_however_many_there_are_they_are_few_at_once_and_keep_no_probe_out(self, endpoint: Endpoint) -> None:
@@ -391,7 +393,9 @@ class TestSlowClients:
         monkeypatch.setattr(endpoint_module, "SYSTEM_CLOCK", clock)
         large = b"x" * 50_000_000
         with (
-            Endpoint(_Server(("127.0.0.1", 0), {"/live": lambda _: (HTTPStatus.OK, large, "text/plain")})) as made,
+            Endpoint(
+                _Server(("127.0.0.1", 0), {"/live": lambda _: Answer(HTTPStatus.OK, large, "text/plain")})
+            ) as made,
             socket.create_connection((made.host, made.port), 30) as slow,
         ):
             slow.sendall(b"GET /live HTTP/1.0\r\n\r\n")

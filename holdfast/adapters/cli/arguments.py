@@ -123,6 +123,17 @@ def port(text: str) -> int:
     return int(text)
 
 
+def token(text: str) -> str:
+    """A token for the endpoint. Raises ArgumentTypeError, without the token."""
+    from holdfast.adapters.watching.access import check_token  # noqa: PLC0415 - a command loads what it uses
+
+    try:
+        check_token(text)
+    except SettingError as error:
+        raise argparse.ArgumentTypeError(error.remedy) from None
+    return text
+
+
 def topic_counts(text: str) -> dict[str, int]:
     """Topics with numbers of partitions: orders=12,payments=4. Raises ArgumentTypeError."""
     found: dict[str, int] = {}

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
-from holdfast.adapters.cli.arguments import at_least_0, port, processes, span_s
+from holdfast.adapters.cli.arguments import at_least_0, port, processes, span_s, token
 from holdfast.adapters.cli.running.run_options import LEVELS, OPTIONS, settle
 
 if TYPE_CHECKING:
@@ -74,9 +74,17 @@ def add(commands: shared.Commands) -> None:
         "--port",
         type=port,
         metavar="N",
-        help="serve /live, /ready, /status and /metrics at this port; 0: any free port; several processes: N, N+1, ...",
+        help="serve a page at /, and /live, /ready, /status and /metrics, at this port; 0: any free port; several "
+        "processes: N, N+1, ...",
     )
     seen.add_argument("--host", help=f"the address to listen at (default: {OPTIONS['host'][1]})")
+    seen.add_argument(
+        "--token",
+        type=token,
+        metavar="TEXT",
+        help="/ and /status ask for it; better HOLDFAST_RUN_TOKEN in the environment, since all users of a machine see "
+        "command lines (default: none, and / is served at the loopback alone)",
+    )
     seen.add_argument(
         "--health-file",
         metavar="FILE",

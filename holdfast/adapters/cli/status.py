@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from holdfast.adapters.cli import options as shared
-from holdfast.adapters.cli.arguments import at_least_1, seconds
+from holdfast.adapters.cli.arguments import at_least_1, seconds, token
 from holdfast.adapters.cli.output import count, shown, span
 from holdfast.adapters.cli.watch_loop import again_and_again
 from holdfast.errors import HoldfastError, SettingError
+from holdfast.plugin.overrides import RUN_PREFIX
+from holdfast.plugin.secret_names import MASK
 
 if TYPE_CHECKING:
     import argparse
@@ -26,6 +30,7 @@ _EXAMPLE = """\
 exit code 1: an app is not live or not ready; 3: no answer
 """
 _PORT = 9464
+_TOKEN = f"{RUN_PREFIX}TOKEN"
 _NAMES = ("PARTITION", "PHASE", "OFFSET", "END", "LAG", "IN FLIGHT", "CLAIMS", "OLDEST", "HANDLER", "WAITS FOR")
 #: Lines of a screen beside the partitions: heading, figures, names, a blank one.
 _FRAME = 5
@@ -47,6 +52,12 @@ def add(commands: Commands) -> None:
         "--every", type=seconds, default=2.0, metavar="S", help="seconds between two looks (default: %(default)g)"
     )
     made.add_argument("--count", type=at_least_1, metavar="N", help="end after so many looks")
+    made.add_argument(
+        "--token",
+        type=token,
+        metavar="TEXT",
+        help=f"the endpoint's, if it has one (default: {_TOKEN} in the environment)",
+    )
     made.set_defaults(run=run)
 
 
@@ -74,10 +85,13 @@ def _ask(options: argparse.Namespace) -> list[App]:
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     asked = kind(host, port or (None if "://" in said else _PORT), timeout=options.timeout)
     where = f"{host}:{asked.port}"
+    given = options.token or os.environ.get(_TOKEN, "").strip()
+    headers = {"Authorization": f"Bearer {given}"} if given else {}
     try:
-        asked.request("GET", f"{parts.path.rstrip('/').removesuffix('/status')}/status")
+        asked.request("GET", f"{parts.path.rstrip('/').removesuffix('/status')}/status", headers=headers)
         answer = asked.getresponse()
-        found = json.loads(answer.read())
+        wants_token = answer.status == HTTPStatus.UNAUTHORIZED
+        found = {"apps": []} if wants_token else json.loads(answer.read())
         apps = [{**each, "partitions": list(each["partitions"])} for each in found["apps"]]
     except OSError as error:
         why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
@@ -91,6 +105,9 @@ def _ask(options: argparse.Namespace) -> list[App]:
         ) from error
     finally:
         asked.close()
+    if wants_token:
+        why = f"{where} asks for its token: give it, or set {_TOKEN} in the environment"
+        raise SettingError("token", MASK if given else None, why)
     return apps
 
 

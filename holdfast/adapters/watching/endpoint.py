@@ -1,4 +1,4 @@
-"""An HTTP endpoint for probes, for Prometheus and for `holdfast status`: the standard library's server in a thread."""
+"""An HTTP endpoint for people, probes, Prometheus and `holdfast status`: the standard library's server in a thread."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
+from holdfast.adapters.watching.access import Access, check_token
 from holdfast.adapters.watching.outside import Outside
+from holdfast.adapters.watching.page import page
 from holdfast.dedup.forks import after_fork
 from holdfast.errors import MissingExtraError, SettingError
 from holdfast.plugin.observe.snapshot import check_groups
@@ -34,8 +36,17 @@ _MOST = 16
 #: A client may take so long to ask, from its connection to the last byte, and as long to take the answer.
 _PATIENCE_S = 10.0
 _JSON = "application/json"
-#: An answer: its code, its body, the body's type.
-Answer = tuple[HTTPStatus, bytes, str]
+
+
+class Answer(NamedTuple):
+    """An answer."""
+
+    code: HTTPStatus
+    body: bytes
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
 #: Takes the header `Accept`.
 Page = Callable[[str], Answer]
 
@@ -44,38 +55,44 @@ def serve(
     *apps: Watchable,
     host: str = "127.0.0.1",
     port: int = 9464,
+    token: str | None = None,
     partitions: bool = False,
     stall_s: float = 300.0,
     silent_s: float = 60.0,
 ) -> Endpoint:
     """Answer HTTP in a thread of its own, before, while and after the apps run, until `close()` or the process' end.
 
-    `/live` and `/ready` answer 200 or 503, with the reasons as JSON; `/status` has the figures as JSON; `/metrics` is
-    for Prometheus (`holdfast-mq[prometheus]`). Whoever reaches the port is told of topics, groups, offsets and
-    handlers, but of no credentials, no records, and nothing that the errors of handlers say. An answer takes up to two
-    seconds for each app whose loop waits for a broker or a store.
+    `/` is a page for a browser; `/live` and `/ready` answer 200 or 503, with the reasons as JSON; `/status` has the
+    figures as JSON; `/metrics` is for Prometheus (`holdfast-mq[prometheus]`). Whoever reaches the port is told of
+    topics, groups, offsets and handlers, but of no credentials, no records, and nothing that the errors of handlers
+    say. An answer takes up to two seconds for each app whose loop waits for a broker or a store.
 
     Args:
         apps: one or more, of different groups.
         host: the address to listen at; "0.0.0.0" or "::" for all of this machine's.
         port: 0: any that is free, see `Endpoint.port`.
+        token: `/` and `/status` ask for it, the other paths do not; None: `/status` is open, and `/` at the loopback
+            alone.
         partitions: metrics of each partition too, as for `HoldfastCollector`.
         stall_s: as for `Holdfast.health`.
         silent_s: as for `Holdfast.health`.
 
     Raises:
-        SettingError: the address cannot be listened at; no app, or two of one group.
+        SettingError: the address cannot be listened at; no app, or two of one group; a token that is too short.
     """
     check_groups(apps)
+    check_token(token)
     outside = Outside(apps, stall_s, silent_s)
+    body, headers = page()
     pages: dict[str, Page] = {
+        "/": lambda _: Answer(HTTPStatus.OK, body, "text/html; charset=utf-8", headers),
         "/live": partial(_probe, outside, "live"),
         "/ready": partial(_probe, outside, "ready"),
-        "/status": lambda _: (HTTPStatus.OK, _json(outside.status()), _JSON),
+        "/status": lambda _: Answer(HTTPStatus.OK, _json(outside.status()), _JSON),
     }
     pages["/metrics"], has_metrics = _metrics(apps, partitions=partitions)
     try:
-        return Endpoint(_Server((host, port), pages), has_metrics=has_metrics)
+        return Endpoint(_Server((host, port), pages, token), has_metrics=has_metrics)
     except (OSError, OverflowError) as error:
         raise SettingError(
             "host, port",
@@ -94,7 +111,7 @@ class Endpoint:
         self._thread.start()
         after_fork(self, Endpoint._let_go)
         metrics = "/metrics, " if has_metrics else ""
-        _log.info("serving %s%s/live, /ready and /status", self.url, metrics)
+        _log.info("serving %s%s/live, /ready, /status and a page at /", self.url, metrics)
         if not has_metrics:
             _log.info("without /metrics: pip install 'holdfast-mq[prometheus]'")
 
@@ -131,7 +148,7 @@ class _Server(ThreadingMixIn, TCPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, address: tuple[str, int], pages: dict[str, Page]) -> None:
+    def __init__(self, address: tuple[str, int], pages: dict[str, Page], token: str | None = None) -> None:
         self.pages = pages
         self._lock = threading.Lock()  # innermost; around the connections, oldest first
         #: When each is closed; None: it is being answered, which is ours to do.
@@ -139,6 +156,7 @@ class _Server(ThreadingMixIn, TCPServer):
         self._say_at = 0.0
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Asked)
+        self.access = Access(token, str(self.server_address[0]))
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Take a connection. One that cannot be taken stays, and the loop would try again at once, and for ever."""
@@ -207,20 +225,27 @@ class _Asked(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer."""
         self.server.is_answered(self.connection, by_us=True)
-        page = self.server.pages.get(urlsplit(self.path).path)
-        if page is None:
-            self._answer(HTTPStatus.NOT_FOUND, f"there are {', '.join(self.server.pages)}\n".encode(), "text/plain")
-        else:
-            self._answer(*page(self.headers.get("Accept", "")))
+        self._answer(self._found(urlsplit(self.path).path))
 
-    def _answer(self, code: HTTPStatus, body: bytes, content_type: str) -> None:
+    def _found(self, path: str) -> Answer:
+        if (page := self.server.pages.get(path)) is None:
+            return _text(HTTPStatus.NOT_FOUND, f"there are {', '.join(self.server.pages)}\n")
+        refused = self.server.access.refuses(path, self.headers.get("Authorization", ""))
+        if refused is not None:
+            return _text(refused.code, refused.why, refused.headers)
+        return page(self.headers.get("Accept", ""))
+
+    def _answer(self, answer: Answer) -> None:
         self.server.is_answered(self.connection, by_us=False)
-        self.send_response(code)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_response(answer.code)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
         self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in answer.headers:
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(answer.body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as http.server has it
         """Log it for who debugs: probes ask every few seconds."""
@@ -229,7 +254,7 @@ class _Asked(BaseHTTPRequestHandler):
 
 def _probe(outside: Outside, asks: str, _accept: str) -> Answer:
     found = outside.health()
-    return HTTPStatus.OK if found[asks] else HTTPStatus.SERVICE_UNAVAILABLE, _json(found), _JSON
+    return Answer(HTTPStatus.OK if found[asks] else HTTPStatus.SERVICE_UNAVAILABLE, _json(found), _JSON)
 
 
 def _metrics(apps: tuple[Watchable, ...], *, partitions: bool) -> tuple[Page, bool]:
@@ -237,10 +262,14 @@ def _metrics(apps: tuple[Watchable, ...], *, partitions: bool) -> tuple[Page, bo
     try:
         from holdfast.adapters.prometheus import HoldfastCollector, exposition  # noqa: PLC0415 - of an extra
     except MissingExtraError as error:
-        missing = f"{error}\n".encode()
-        return (lambda _: (HTTPStatus.NOT_IMPLEMENTED, missing, "text/plain")), False
+        missing = _text(HTTPStatus.NOT_IMPLEMENTED, f"{error}\n")
+        return (lambda _: missing), False
     collector = HoldfastCollector(*apps, partitions=partitions)
-    return (lambda accept: (HTTPStatus.OK, *exposition(collector, accept))), True
+    return (lambda accept: Answer(HTTPStatus.OK, *exposition(collector, accept))), True
+
+
+def _text(code: HTTPStatus, text: str, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
+    return Answer(code, text.encode(), "text/plain", headers)
 
 
 def _json(value: object) -> bytes:

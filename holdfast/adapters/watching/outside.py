@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.printable import without_credentials
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,7 +45,9 @@ class Outside:
             "live": all(each.live for each in healths),
             "ready": all(each.ready for each in healths),
             "reasons": [
-                f"{whose}{reason}" for whose, each in zip(self._whose, healths, strict=True) for reason in each.reasons
+                f"{whose}{reason}"
+                for whose, each in zip(self._whose, healths, strict=True)
+                for reason in _reasons(each)
             ],
         }
 
@@ -52,4 +56,11 @@ def _told(snapshot: Snapshot, health: Health) -> dict[str, Any]:
     """A snapshot without what handlers' own errors say, and without the session's id, by which Redis knows the app."""
     found = snapshot.as_dict()
     del found["error"], found["store"]["session"]
-    return {**found, "live": health.live, "ready": health.ready, "reasons": list(health.reasons)}
+    if (joining := found["joining"]) is not None and joining["trouble"] is not None:
+        joining["trouble"] = without_credentials(joining["trouble"])
+    return {**found, "live": health.live, "ready": health.ready, "reasons": _reasons(health)}
+
+
+def _reasons(health: Health) -> list[str]:
+    """A reason may quote what a broker's client has said, with the address that it was given."""
+    return [without_credentials(each) for each in health.reasons]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.events import (
@@ -17,7 +17,7 @@ from holdfast.plugin.events import (
     StoreDown,
     StoreUp,
 )
-from holdfast.plugin.observe.snapshot import BUCKETS_S, HandlerFigures, RebalanceFigures, SourceFigures
+from holdfast.plugin.observe.snapshot import BUCKETS_S, MOST_REPORTS, HandlerFigures, RebalanceFigures, SourceFigures
 from holdfast.plugin.observe.store_calls import StoreCalls
 
 if TYPE_CHECKING:
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from holdfast.timing import Clock
 
 
-class _Timings:
-    """Calls of one handler."""
+class _HandlerCounts:
+    """The counts of one handler."""
 
-    __slots__ = ("buckets", "calls", "max_s", "seconds")
+    __slots__ = ("buckets", "calls", "dead_lettered", "failed_attempts", "max_s", "seconds")
 
     def __init__(self) -> None:
         self.calls, self.seconds, self.max_s = 0, 0.0, 0.0
+        self.failed_attempts = self.dead_lettered = 0
         self.buckets = [0] * (len(BUCKETS_S) + 1)
 
     def add(self, calls: int, seconds: float) -> None:
@@ -43,7 +44,14 @@ class _Timings:
         self.buckets[bisect_left(BUCKETS_S, seconds / calls)] += calls
 
     def figures(self) -> HandlerFigures:
-        return HandlerFigures(calls=self.calls, seconds=self.seconds, max_s=self.max_s, buckets=tuple(self.buckets))
+        return HandlerFigures(
+            calls=self.calls,
+            seconds=self.seconds,
+            max_s=self.max_s,
+            buckets=tuple(self.buckets),
+            failed_attempts=self.failed_attempts,
+            dead_lettered=self.dead_lettered,
+        )
 
 
 class Meter:
@@ -62,8 +70,9 @@ class Meter:
         self.open = False
         #: (the last trouble of the source, its time); None once it is known to be over.
         self.trouble: tuple[str, float] | None = None
-        self._timings: dict[str, _Timings] = {}
+        self._handlers: dict[str, _HandlerCounts] = {}
         self._triggers: Counter[str] = Counter()
+        self._reports: deque[RebalanceReport] = deque(maxlen=MOST_REPORTS)
         self._pauses: list[float] = [0.0, 0.0]
         self._recoveries: list[float] = [0.0, 0.0]
 
@@ -73,8 +82,12 @@ class Meter:
             self._rebalanced(event)
         elif isinstance(event, RecordFailed):
             self.events[RecordFailed] += event.records
-        elif isinstance(event, (DeadLettered, SessionLost)):
-            self.events[type(event)] += 1
+            self._of(event.handler).failed_attempts += event.records
+        elif isinstance(event, DeadLettered):
+            self.events[DeadLettered] += 1
+            self._of(event.handler).dead_lettered += 1
+        elif isinstance(event, SessionLost):
+            self.events[SessionLost] += 1
         elif isinstance(event, RecordsExpired):
             self.expired += event.records
         elif isinstance(event, ClientSkipped):
@@ -88,6 +101,7 @@ class Meter:
 
     def _rebalanced(self, report: RebalanceReport) -> None:
         self._triggers[report.trigger] += 1
+        self._reports.append(report)
         self.drained += report.drained
         self.abandoned += report.abandoned
         for sums, seconds in ((self._pauses, report.pause_s), (self._recoveries, report.recovered_s)):
@@ -98,14 +112,17 @@ class Meter:
     def took(self, timings: Iterable[tuple[str, int, float]]) -> None:
         """Count ended calls of handlers: (handler's name, number of calls, seconds of all)."""
         for handler, calls, seconds in timings:
-            found = self._timings.get(handler)
-            if found is None:
-                found = self._timings[handler] = _Timings()
-            found.add(calls, seconds)
+            self._of(handler).add(calls, seconds)
+
+    def _of(self, handler: str) -> _HandlerCounts:
+        found = self._handlers.get(handler)
+        if found is None:
+            found = self._handlers[handler] = _HandlerCounts()
+        return found
 
     def handlers(self) -> dict[str, HandlerFigures]:
         """Handler's name -> figures of its calls."""
-        return {name: timings.figures() for name, timings in self._timings.items()}
+        return {name: counts.figures() for name, counts in self._handlers.items()}
 
     def rebalances(self, source: SourceFigures) -> RebalanceFigures:
         """The figures of the rebalances that have a report."""
@@ -117,4 +134,5 @@ class Meter:
             recovered_max_s=self._recoveries[1],
             commits_sent=source.commits_sent,
             commits_refused=source.commits_refused,
+            last=tuple(self._reports),
         )

@@ -83,11 +83,13 @@ def _gauge(name: str, unit: str, help_: str, read: Callable[[Snapshot], float]) 
     return _one(name, Kind.GAUGE, unit, help_, read)
 
 
-def _of_handlers(name: str, kind: Kind, help_: str, read: Callable[[HandlerFigures], Value]) -> Metric:
+def _of_handlers(
+    name: str, kind: Kind, help_: str, read: Callable[[HandlerFigures], Value], unit: str = "seconds"
+) -> Metric:
     return Metric(
         name=f"holdfast_{name}",
         kind=kind,
-        unit="seconds",
+        unit=unit,
         help=help_,
         labels=("handler",),
         read=lambda s: [((handler,), read(each)) for handler, each in s.handlers.items()],
@@ -265,6 +267,20 @@ METRICS: tuple[Metric, ...] = (
         lambda each: Histogram(BUCKETS_S, each.buckets, each.seconds),
     ),
     _of_handlers("handler_max_seconds", Kind.GAUGE, "Longest handler call since the start.", lambda each: each.max_s),
+    _of_handlers(
+        "handler_attempts_failed_total",
+        Kind.COUNTER,
+        "As holdfast_attempts_failed_total, by handler.",
+        lambda each: each.failed_attempts,
+        "",
+    ),
+    _of_handlers(
+        "handler_records_dead_lettered_total",
+        Kind.COUNTER,
+        "As holdfast_records_dead_lettered_total, by handler.",
+        lambda each: each.dead_lettered,
+        "records",
+    ),
     _gauge("handlers_overdue", "", "Handler calls that have run past their timeout.", lambda s: s.load.overdue),
     _gauge("handlers_stuck", "", "Handler calls that were given up and are still running.", lambda s: s.load.stuck),
     _counter(

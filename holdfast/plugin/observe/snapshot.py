@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from holdfast.errors import SettingError
+from holdfast.plugin.event_line import ranges_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from holdfast.plugin.events import RebalanceReport
     from holdfast.plugin.observe.source_state import Joining, Silence
     from holdfast.records import Partition
 
@@ -17,6 +19,8 @@ State = Literal["new", "starting", "joining", "running", "paused: store down", "
 
 #: Upper bounds, in seconds, of the counts in `HandlerFigures.buckets`.
 BUCKETS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
+#: Reports of rebalances that a snapshot has.
+MOST_REPORTS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,9 @@ class HandlerFigures:
     max_s: float = 0.0
     #: Number of calls up to the bound at the same index of `BUCKETS_S`, and one more number for all longer calls.
     buckets: tuple[int, ...] = (0,) * (len(BUCKETS_S) + 1)
+    #: As in `RecordFigures`, of this handler.
+    failed_attempts: int = 0
+    dead_lettered: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +119,8 @@ class RebalanceFigures:
     recovered_max_s: float = 0.0
     commits_sent: int = 0
     commits_refused: int = 0
+    #: The last `MOST_REPORTS` reports, the newest last.
+    last: tuple[RebalanceReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +160,8 @@ class PartitionFigures:
     epoch: int | None = None
     #: The lowest record in flight. All others may be done, and the offset to commit is still this record's.
     lowest: OpenRecord | None = None
+    #: Why the client delivers nothing of the partition for now, in words; None = nothing holds it back.
+    paused: str | None = None
     #: When the next record of a paused retry topic is due, in milliseconds since 1970.
     next_retry_ms: int | None = None
 
@@ -235,11 +246,23 @@ class Snapshot:
 
     def as_dict(self) -> dict[str, Any]:
         """The snapshot for `json.dumps`."""
-        found = asdict(self)
-        found |= {"lag": self.lag, "lag_known": self.lag_known, "lag_unknown_in": self.lag_unknown_in}
+        found = asdict(replace(self, rebalances=replace(self.rebalances, last=())))
+        found["rebalances"]["last"] = [_report(each) for each in self.rebalances.last]
+        found |= {
+            "buckets_s": BUCKETS_S,
+            "lag": self.lag,
+            "lag_known": self.lag_known,
+            "lag_unknown_in": self.lag_unknown_in,
+        }
         for each, partition in zip(found["partitions"], self.partitions, strict=True):
             each.update(partition=str(partition.partition), lag=partition.lag)
         return found
+
+
+def _report(report: RebalanceReport) -> dict[str, Any]:
+    """A report for `json.dumps`, its partitions in the short form of log lines: a group may have thousands."""
+    found = {each.name: getattr(report, each.name) for each in fields(report)}
+    return found | {"gained": ranges_of(report.gained), "given": ranges_of(report.given)}
 
 
 class HasSnapshot(Protocol):

@@ -343,6 +343,7 @@ class TestWhatGoesWrong:
         assert waiting.lag == 1
         assert found[-1][1].load.partitions_paused == 1
         assert waiting.next_retry_ms is not None
+        assert waiting.paused == "its next record is not due yet"
         assert 190_000 < waiting.next_retry_ms - found[-1][1].at_ms < 200_000
         world.settle(within_s=2000)
         assert shop.done == ["x"]

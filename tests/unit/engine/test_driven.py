@@ -653,6 +653,8 @@ def test_fresh_records_come_in_the_next_call_beside_a_backlog_that_waits(
     loops.produce(*numbered("a", range(2_000)))
     intake = loop.parts.intake
     until(lambda: intake.waiting.records > 0 and intake.paused == 1, meanwhile=lambda: take(loop, 20))
+    paused = [each.paused for each in loop.snapshot().partitions]
+    assert paused == ["enough of it waits in this process", None]
     monkeypatch.setattr("holdfast.plugin.engine.flow.intake._TURN_S", PATIENCE_S)  # nothing is behind the backlog now
     loops.produce(*numbered("b", range(8)), number=1)
     came = take(loop, 20) + take(loop, 20)

@@ -31,6 +31,7 @@ def test_what_is_done_above_a_record_that_does_not_end_is_bounded_and_the_record
         assert watermark == 0
         assert max(above) < COMES
         until(lambda: any("nothing more is read" in why for why in member.app.health(stall_s=0.0).reasons))
+        assert member.app.snapshot().partitions[0].paused == "it was read 500 offsets beyond its lowest open record"
         held = member.app.health(stall_s=0.0).stalled
         assert (partition(), 0) in [(each.partition, each.offset) for each in held]
         bench.work.let_go("x0")

@@ -70,6 +70,10 @@ def test_while_one_is_paused_its_topic_is_not_read_and_others_go_on() -> None:
         member.start()
         bench.wait(lambda: member.told(DeadLetterLimitReached))
         bench.wait(lambda: member.app.snapshot().load.partitions_paused == 1)
+        assert [(each.partition.topic, each.paused) for each in member.app.snapshot().partitions] == [
+            ("orders", "its handler is paused at the limit of its dead letters"),
+            ("payments", None),
+        ]
         bench.broker.produce("orders", 0, *numbered("y", range(50)))
         bench.broker.produce("payments", 0, *numbered("p", range(50)))
         bench.wait_committed(50, topic="payments")

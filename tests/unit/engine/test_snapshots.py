@@ -12,9 +12,12 @@ import pytest
 
 from holdfast import BatchOf, Holdfast, MemoryClaims, Ramp, Retry, Settings, Unretriable
 from holdfast.errors import HandlerFailed
-from holdfast.plugin.events import HandlerOverdue, Status, StoreDown
+from holdfast.plugin.events import HandlerOverdue, RebalanceReport, Status, StoreDown
+from holdfast.plugin.observe.meter import Meter
+from holdfast.plugin.observe.snapshot import MOST_REPORTS, SourceFigures
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
+from tests.harness.clocks import HandClock
 from tests.harness.engine import Bench, FlakyClaims, Letters, numbered, partition
 from tests.harness.waiting import until
 from tests.simulation.brokers.leased import MemoryLeasedSource, MemoryQueue
@@ -61,6 +64,10 @@ class TestState:
             after = member.app.snapshot()
             assert (after.state, after.error, after.records.handled, after.partitions) == ("stopped", None, 3, ())
             assert after.rebalances.by_trigger == {"assigned": 1, "leave": 1}
+            assert [(each.trigger, each.gained, each.given) for each in after.rebalances.last] == [
+                ("assigned", (P0,), ()),
+                ("leave", (), (P0,)),
+            ]
 
     def test_why_it_stopped_is_in_it(self) -> None:
         with Bench() as bench:
@@ -175,8 +182,11 @@ class TestFigures:
             bench.broker.produce("orders", 0, "twice", "never")
             member = bench.member(settings=SETTINGS, dead_letter="dlq", dead_letters=letters)
             bench.wait_committed(2)
-            found = member.app.snapshot().records
+            taken = member.app.snapshot()
+            found = taken.records
             assert (found.failed_attempts, found.retried, found.dead_lettered, found.handled) == (3, 2, 1, 1)
+            [handler] = taken.handlers.values()
+            assert (handler.failed_attempts, handler.dead_lettered) == (3, 1)
 
     def test_of_duplicates_by_key_and_by_position(self) -> None:
         with Bench() as bench:
@@ -301,6 +311,17 @@ class TestWhoAsks:
             bench.wait_committed(1)
             read = json.loads(json.dumps(member.app.snapshot().as_dict()))
             assert read["partitions"][0]["partition"] == "orders-0"
+            [report] = read["rebalances"]["last"]
+            assert (report["trigger"], report["gained"], report["given"]) == ("assigned", "orders-[0]", "")
+            assert report["phases_s"].keys() == {"take_over"}
+
+    def test_it_has_the_last_reports_of_rebalances_and_no_more(self) -> None:
+        meter = Meter(HandClock())
+        for number in range(MOST_REPORTS + 3):
+            meter.saw(RebalanceReport(trigger="revoked", protocol="consumer", group="g", began_ms=number))
+        taken = meter.rebalances(SourceFigures())
+        assert [each.began_ms for each in taken.last] == [*range(3, MOST_REPORTS + 3)]
+        assert taken.by_trigger == {"revoked": MOST_REPORTS + 3}
 
 
 class TestStatusLines:

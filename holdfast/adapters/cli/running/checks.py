@@ -76,7 +76,7 @@ def _seen(app: Holdfast, options: argparse.Namespace) -> Iterator[Check]:
     for ordinal in range(options.processes):
         if (port := port_of(options, ordinal)) is not None:
             try:
-                serve(app, host=options.host, port=port).close()
+                serve(app, host=options.host, port=port, token=options.token).close()
             except HoldfastError as error:
                 yield Check("port", "error", str(error))
             else:

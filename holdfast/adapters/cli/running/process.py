@@ -166,7 +166,7 @@ def watch(app: Holdfast, options: argparse.Namespace, ordinal: int, stack: ExitS
     """Open the endpoint and write the health file, as far as asked; of several processes each has its own. Raises
     SettingError."""
     if (port := port_of(options, ordinal)) is not None:
-        stack.enter_context(serve(app, host=options.host, port=port))
+        stack.enter_context(serve(app, host=options.host, port=port, token=options.token))
     if (file := health_file_of(options, ordinal)) is not None:
         stack.enter_context(write_health(file, app))
 

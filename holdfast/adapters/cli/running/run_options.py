@@ -9,7 +9,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.adapters.cli.arguments import at_least_0, port, processes, span_s
+from holdfast.adapters.cli.arguments import at_least_0, port, processes, span_s, token
 from holdfast.adapters.cli.running.in_force import Setting, file_of
 from holdfast.adapters.cli.running.restarts import DEFAULT_LIMIT
 from holdfast.errors import SettingError
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 LEVELS = ("debug", "info", "warning", "error")
+#: The option whose value is in no list, and in no error.
+_MASKED = "token"
 #: Of static members, in the place of a prefix: this host's name.
 _HOST = "true"
 
@@ -34,7 +36,8 @@ class _Said(NamedTuple):
     where: str
 
     def error(self, remedy: str) -> SettingError:
-        return SettingError(self.name, self.text, remedy, origin=self.where)
+        text = MASK if self.name.lower().endswith(_MASKED) else self.text
+        return SettingError(self.name, text, remedy, origin=self.where)
 
 
 def _level(text: str) -> str:
@@ -64,6 +67,7 @@ OPTIONS: dict[str, tuple[Callable[[str], object], object]] = {
     "grace": (span_s, None),
     "port": (port, None),
     "host": (_some, "127.0.0.1"),
+    "token": (token, None),
     "health_file": (_some, None),
     "log_level": (_level, "info"),
 }
@@ -95,6 +99,7 @@ def settle(options: argparse.Namespace, file: str | None) -> list[Setting]:
             setattr(options, name, default)
         value = getattr(options, name)
         shown = NONE if value is None else _HOST if name == "static" and not value else value
+        shown = MASK if name == _MASKED and value is not None else shown
         found.append(Setting(f"{RUN_TABLE}.{name}", shown, origin))
     return found
 

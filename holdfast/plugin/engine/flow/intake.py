@@ -340,6 +340,10 @@ class Intake:
         """The number of paused partitions."""
         return len(self._paused)
 
+    def is_paused(self, partition: Partition) -> bool:
+        """Whether the client was told to deliver nothing of that partition."""
+        return partition in self._paused
+
     # ---- pausing (partitioned sources)
     def assigned(self, held: Collection[Partition], free: Collection[Partition]) -> None:
         """The source has paused `held` and resumed `free`, as it was told."""

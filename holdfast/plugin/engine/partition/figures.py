@@ -36,6 +36,7 @@ def figures_of(
     next_retry_ms: int | None,
     lowest: OpenRecord | None,
     waiting_for_turn: int,
+    paused: str | None,
 ) -> PartitionFigures:
     """Return how an assigned partition stands."""
     if owner is None or not owner.owned:
@@ -53,6 +54,7 @@ def figures_of(
         waiting_for_claims=sum(entry.count for entry in owner.entries.values() if entry.state in _OTHERS),
         waiting_for_turn=waiting_for_turn,
         lowest=lowest,
+        paused=paused,
         next_retry_ms=next_retry_ms,
     )
 

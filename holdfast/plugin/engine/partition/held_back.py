@@ -51,6 +51,20 @@ class HeldBack:
             lowest, waits_for=f"{lowest.waits_for}; nothing more is read until then ({self._bound} offsets on)"
         )
 
+    def why(self, partition: Partition) -> str | None:
+        """Why the client delivers nothing of an owned partition for now, in words; None = nothing holds it back."""
+        intake = self._parts.intake
+        if self._delays.due_ms(partition) is not None:
+            return "its next record is not due yet"
+        if partition in self._far_ahead:
+            return f"it was read {self._bound} offsets beyond its lowest open record"
+        brakes = self._parts.outcomes.brakes
+        if brakes.paused and self._is_paused(partition, brakes.paused):
+            return "its handler is paused at the limit of its dead letters"
+        if partition in intake.held:
+            return "the application's loop has paused it"
+        return "enough of it waits in this process" if intake.is_paused(partition) else None
+
     def _is_paused(self, partition: Partition, paused: Collection[str]) -> bool:
         routes = self._parts.routes
         handler = routes.find(routes.retry_topics.born_in(partition.topic))

@@ -255,6 +255,7 @@ class Partitioned(Family):
             next_retry_ms=self.partitions.delays.due_ms(partition),
             lowest=self.partitions.held_back.explain(partition, lowest),
             waiting_for_turn=parts.intake.waiting.records_of(partition),
+            paused=self.partitions.held_back.why(partition),
         )
 
 

@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[1]
 #: `make docs` puts it there, for a site that loads nothing from elsewhere. Without it a reader's browser fetches
 #: mermaid from unpkg.com, as the theme has it.
 MERMAID = ROOT / ".servers" / "mermaid" / "package" / "dist" / "mermaid.tiny.js"
-_SECTION = re.compile(r"<!-- readme: (.*) -->")
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+_HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
+_SECTION = re.compile(r"<!-- (README[\w.]*): (.*) -->")
 _LINK = re.compile(r"\[((?:[^\[\]]|!?\[[^\]]*\]\([^)]*\))*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -40,7 +42,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> None:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: object) -> str:
     """Links to files beside docs/ as links to the source, or, while that has no address, as their paths in it; the help
-    of all commands, and sections of the README, in the place of their marks.
+    of all commands, and sections of the READMEs, in the place of their marks.
 
     Raises:
         PluginError: a link leads to a file that is not there.
@@ -58,15 +60,30 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: ob
             return f"[{text}]({config.repo_url}/blob/main/{target}{anchor or ''})"
         return f"`{target}`" if text.strip("`") in target else f"{text} (`{target}`)"
 
-    whole = _SECTION.sub(lambda found: section(found[1], f"docs/{folder}"), markdown)
+    whole = _SECTION.sub(lambda found: section(found[1], found[2], f"docs/{folder}"), markdown)
     return _LINK.sub(link, whole).replace("<!-- help -->", commands())
 
 
-def section(heading: str, folder: str) -> str:
-    """A section of the README below its heading, its links as seen from `folder`."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+def on_page_content(html: str, **_: object) -> str:
+    """Each cell of a table knows the head of its column: a narrow screen shows a row as a list (site.css)."""
+    return _TABLE.sub(_labelled, html)
+
+
+def _labelled(table: re.Match[str]) -> str:
+    heads = [re.sub(r"<[^>]+>", "", each).strip().replace('"', "&quot;") for each in _HEAD.findall(table[0])]
+
+    def row(found: re.Match[str]) -> str:
+        column = iter(heads)
+        return re.sub(r"<td\b", lambda _: f'<td data-head="{next(column, "")}"', found[0])
+
+    return re.sub(r"<tr>.*?</tr>", row, table[0], flags=re.DOTALL)
+
+
+def section(file: str, heading: str, folder: str) -> str:
+    """A section of a README below its heading, its links as seen from `folder`."""
+    text = (ROOT / file).read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     if not text:
-        raise PluginError(f"README.md has no section {heading!r}")
+        raise PluginError(f"{file} has no section {heading!r}")
     return re.sub(r"\]\((?!\w+:|#)([^)#\s]+)", lambda found: f"]({posixpath.relpath(found[1], folder)}", text.strip())
 
 

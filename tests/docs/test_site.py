@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import subprocess
 import sys
@@ -48,11 +50,58 @@ def test_a_page_fetches_nothing_from_elsewhere(site: Path) -> None:
 def test_the_reference_has_every_public_name_and_every_command(site: Path) -> None:
     import holdfast  # noqa: PLC0415 - beside its own name below
 
-    shown = (site / "reference" / "api.html").read_text(encoding="utf-8")
+    shown = "".join(each.read_text(encoding="utf-8") for each in (site / "reference" / "api").glob("*.html"))
     assert [name for name in holdfast.__all__ if f"{name}</span>" not in shown and f"{name}<" not in shown] == []
     commands = (site / "reference" / "cli.html").read_text(encoding="utf-8")
     [choices] = [each.choices for each in parser()._actions if each.choices]
     assert [name for name in choices if f"usage: holdfast {name}" not in commands] == []
+
+
+def test_a_signature_shows_values_and_types_that_a_reader_can_have(site: Path) -> None:
+    for page in (site / "reference" / "api").glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for signature in re.findall(r'<div class="doc-signature highlight"><pre>(.*?)</pre></div>', text, re.DOTALL):
+            plain = html.unescape(re.sub(r"<[^>]+>", "", signature))
+            assert re.findall(r"(?:[=:] *|-> )(?:[\d*. ]*)(_\w+)", plain) == [], (page.name, plain)
+
+
+def test_each_cell_of_a_table_says_its_column_for_narrow_screens(site: Path) -> None:
+    seen = 0
+    for page in site.rglob("*.html"):
+        for table in re.findall(r"<table>.*?</table>", page.read_text(encoding="utf-8"), re.DOTALL):
+            heads = [
+                html.unescape(re.sub(r"<[^>]+>", "", each)) for each in re.findall(r"<th\b.*?</th>", table, re.DOTALL)
+            ]
+            for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL):
+                said = re.findall(r'<td data-head="([^"]*)"', row)
+                assert [html.unescape(each) for each in said] in ([], [each.strip() for each in heads]), page.name
+                seen += len(said)
+    assert seen > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("install", "index.html"),
+        ("troubleshooting", "operations/troubleshooting.html"),
+        ("exactly once", "explanation/promises.html"),
+        ("redis down", "operations/troubleshooting.html"),
+        ("dead letter", "how-to/dead-letters.html"),
+        ("重平衡风暴", "zh/storms.html"),
+    ],
+)
+def test_the_search_finds_the_page(site: Path, words: str, page: str) -> None:
+    """A word in a title counts a thousand times as much as one in a text; of titles the shorter one is nearer. Looked
+    for are words that begin so: none may be cut to its stem."""
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    assert index["config"]["pipeline"] == ["stopWordFilter"]
+    asked = words.lower().split()
+
+    def near(section: dict[str, str]) -> tuple[int, int]:
+        title = re.findall(r"\w+", section["title"].lower())
+        return sum(any(word.startswith(each) for word in title) for each in asked), -len(title)
+
+    assert max(index["docs"], key=near)["location"].partition("#")[0] == page
 
 
 def test_each_diagram_is_drawn_by_the_browser(site: Path) -> None:

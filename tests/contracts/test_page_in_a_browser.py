@@ -67,12 +67,17 @@ class Seen(HTMLParser):
         return [row[head.index(name)] for row in rows]
 
 
+def chromium(profile: Path) -> list[str]:
+    """The command, without what it is to do."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.fail("no Chromium is on PATH: make setup-all installs it")
+    return [found, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
+
+
 class Browser:
     def __init__(self, profile: Path) -> None:
-        found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-        if found is None:
-            pytest.fail("no Chromium is on PATH: make setup-all installs it")
-        self._command = [found, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
+        self._command = chromium(profile)
 
     def sees(self, url: str, *, for_ms: int = 2_500) -> Seen:
         """What is drawn after so many milliseconds by the page's own clock."""

@@ -659,6 +659,8 @@ def test_fresh_records_come_in_the_next_call_beside_a_backlog_that_waits(
     loops.produce(*numbered("b", range(8)), number=1)
     came = take(loop, 20) + take(loop, 20)
     assert [each for each in came if each.startswith("b")] == numbered("b", range(8))
+    loop.user.hold([partition(1)])
+    assert loop.snapshot().partitions[1].paused == "the application's loop has paused it, or left it out"
     end(loop)
 
 

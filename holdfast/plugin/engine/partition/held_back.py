@@ -62,7 +62,7 @@ class HeldBack:
         if brakes.paused and self._is_paused(partition, brakes.paused):
             return "its handler is paused at the limit of its dead letters"
         if partition in intake.held:
-            return "the application's loop has paused it"
+            return "the application's loop has paused it, or left it out"
         return "enough of it waits in this process" if intake.is_paused(partition) else None
 
     def _is_paused(self, partition: Partition, paused: Collection[str]) -> bool:

@@ -27,6 +27,14 @@ ENVIRONMENT = "environment"
 PROJECT_FILE = "pyproject.toml"
 #: Variables that `holdfast run` sets for its processes; they are no settings.
 PROCESS, LIFELINE = "HOLDFAST_PROCESS", "HOLDFAST_LIFELINE"
+#: Where the command line looks for servers and a group that its options do not name; they are no settings of an app.
+TOOLS = {
+    "bootstrap": "HOLDFAST_BOOTSTRAP",
+    "namesrv": "HOLDFAST_NAMESRV",
+    "redis": "HOLDFAST_REDIS",
+    "group": "HOLDFAST_GROUP",
+}
+_NO_SETTINGS = frozenset({PROCESS, LIFELINE, *TOOLS.values()})
 #: The prefix and the table of the options of `holdfast run`; they are no settings of an app.
 RUN_PREFIX, RUN_TABLE = "HOLDFAST_RUN_", "run"
 #: Stands for None, which neither an environment nor TOML has.
@@ -116,7 +124,7 @@ def of_environment(settings: type[object], environment: Mapping[str, str]) -> Ov
     paths = {PREFIX + path.replace(".", "_").upper(): (path, hint) for path, hint in _paths(settings)}
     found = {}
     for name, text in sorted(environment.items()):
-        if not name.startswith(PREFIX) or name in (PROCESS, LIFELINE) or _SERVICE_LINK.fullmatch(name):
+        if not name.startswith(PREFIX) or name in _NO_SETTINGS or _SERVICE_LINK.fullmatch(name):
             continue
         if name.startswith(RUN_PREFIX):
             continue

@@ -124,7 +124,7 @@ def test_a_mistake_is_told_in_the_words_of_the_command_line(here: Here, argument
             (*LIST, "--since", "abc"),
             "argument --since: 'abc' is neither a time ago nor a point in time: write it as 90s",
         ),
-        (("reset", "--group", "g"), "usage: holdfast reset --group GROUP"),
+        (("reset", "--group", "g"), "usage: holdfast reset --group NAME"),
     ],
 )
 def test_what_is_wrong_has_the_options_name(here: Here, arguments: tuple[str, ...], says: str) -> None:

@@ -54,6 +54,7 @@ def add(commands: shared.Commands) -> None:
     made.add_argument("--tracebacks", action="store_true", help="show the traceback of each letter")
     made.add_argument("--pending", action="store_true", help="only letters that were not replayed yet; needs --redis")
     shared.add_redis(made, "it remembers which letters were replayed", required=False)
+    shared.needs(made, "redis")
     made.set_defaults(no_store=False)
     made.set_defaults(run=run_list)
     made = shared.command(inner, "replay", "send letters back to the topics of their records", _REPLAY)

@@ -41,7 +41,7 @@ def add(commands: shared.Commands) -> None:
     """The command."""
     made = shared.command(commands, "emit", "the configuration that fits a group, with reasons", _EXAMPLE)
     _add_work(made)
-    shared.add_brokers(made)
+    shared.add_brokers(made, needed=False)
     versions = made.add_argument_group("or the version of the brokers, without asking them")
     versions.add_argument("--kafka", metavar="VERSION", help="Kafka brokers of that version: 3.9, 4.1.0")
     versions.add_argument("--rocketmq", metavar="VERSION", help="RocketMQ of that version: 4.9, 5.5.0")

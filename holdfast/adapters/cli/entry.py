@@ -8,7 +8,6 @@ the store or the process that is asked gave no answer; 4 warnings alone (`doctor
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import logging
 import sys
@@ -32,12 +31,14 @@ from holdfast.adapters.cli import (
     status,
 )
 from holdfast.adapters.cli.exit_codes import INTERRUPTED, code_of
+from holdfast.adapters.cli.options import from_environment
 from holdfast.adapters.cli.output import LogLines, Output
-from holdfast.adapters.cli.parser import Parser
+from holdfast.adapters.cli.parser import Help, Parser
 from holdfast.errors import HoldfastError, SettingError
 from holdfast.printable import without_credentials
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
 _EPILOG = """\
@@ -65,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
         description="Run an application that consumes with holdfast, and look after its group: claims, positions, dead "
         "letters.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
     whole.add_argument("--version", action="version", version=f"holdfast {_version()}")
     commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -93,6 +94,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises SystemExit as argparse does."""
     options = parser().parse_args(arguments)
+    from_environment(options)
     options.command_line = list(sys.argv[1:] if arguments is None else arguments)
     if not getattr(options, "logs_itself", False):
         lines = logging.StreamHandler(sys.stderr)

@@ -37,7 +37,7 @@ def add(commands: Commands) -> None:
         ("remove", "forget a group: its plan and its members, none of which may be alive", _remove),
     ):
         each = shared.command(below, name, summary, _EXAMPLE)
-        each.add_argument("--group", required=True, metavar="NAME", help="the consumer group")
+        shared.add_group(each)
         shared.add_redis(each, "where the group is")
         each.set_defaults(run=run, changes=name == "remove")
         if name == "remove":

@@ -40,7 +40,7 @@ _RATES = ("READ/S", "WRITTEN/S", "CAUGHT UP IN")
 def add(commands: Commands) -> None:
     """The command and its options."""
     made = shared.command(commands, "lag", "how far a consumer group is behind", _EXAMPLE)
-    made.add_argument("--group", required=True, metavar="NAME", help="the consumer group")
+    shared.add_group(made)
     made.add_argument(
         "--topic", action="append", default=[], metavar="NAME", help="only this topic; may be given several times"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+import os
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -14,14 +14,17 @@ from holdfast.adapters.cli.arguments import (
     rocketmq_conf,
     seconds,
 )
+from holdfast.adapters.cli.parser import Help
 from holdfast.dedup.redis_coordinator import RedisCoordinator
 from holdfast.dedup.redis_existing import existing_claims
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import SettingError
+from holdfast.plugin import overrides
 from holdfast.plugin.listening import await_listener
 from holdfast.tools.ports import GroupMember
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
@@ -30,6 +33,11 @@ if TYPE_CHECKING:
     from holdfast.tools.ports import DeadLetterTool, OffsetTool
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name for it
+
+
+#: What else names a broker, for each option that the environment may stand in for.
+_OTHERS = ("kafka_config", "rocketmq_config")
+_BROKERS = {"bootstrap": ("namesrv", *_OTHERS), "namesrv": ("bootstrap", *_OTHERS)}
 
 
 class _Closes(Protocol):
@@ -46,7 +54,7 @@ def command(commands: Commands, name: str, summary: str, example: str) -> argpar
         help=summary,
         description=summary[0].upper() + summary[1:] + ".",
         epilog=f"example:\n{example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
     made.add_argument("--json", action="store_true", help="JSON on standard output, one value a line")
     made.add_argument("--debug", action="store_true", help="log more; tracebacks instead of one line")
@@ -56,35 +64,79 @@ def command(commands: Commands, name: str, summary: str, example: str) -> argpar
     return made
 
 
+def add_group(made: argparse.ArgumentParser, of: str = "the consumer group") -> None:
+    """--group, which the command needs."""
+    needs(made, "group")
+    made.add_argument("--group", required=not _said("group"), metavar="NAME", help=f"{of}{_or('group')}")
+
+
 def add_redis(made: argparse.ArgumentParser, why: str, *, required: bool = True) -> None:
     """--redis and --namespace."""
     redis = made.add_argument_group("the store")
+    if required:
+        needs(made, "redis")
     redis.add_argument(
-        "--redis", required=required, metavar="URL", help=f"redis://user:password@host:port/db, or @FILE with it; {why}"
+        "--redis",
+        required=required and not _said("redis"),
+        metavar="URL",
+        help=f"redis://user:password@host:port/db, or @FILE with it; {why}{_or('redis') if required else ''}",
     )
     redis.add_argument("--namespace", default="holdfast", metavar="NAME", help="of the app (default: %(default)s)")
 
 
 def add_store(made: argparse.ArgumentParser, why: str) -> None:
     """--redis and --namespace, or --no-store: `store_of`."""
-    add_redis(made, why, required=False)
+    needs(made, "redis")
+    add_redis(made, why + _or("redis"), required=False)
     made.add_argument("--no-store", action="store_true", help="the app has claims=None: there is no Redis")
 
 
-def add_brokers(made: argparse.ArgumentParser) -> None:
+def add_brokers(made: argparse.ArgumentParser, *, needed: bool = True) -> None:
     """--bootstrap and --kafka-config, or --namesrv and --rocketmq-config."""
+    if needed:
+        needs(made, "bootstrap", "namesrv")
     kafka = made.add_argument_group("the broker: Kafka")
-    kafka.add_argument("--bootstrap", metavar="HOST:PORT", help="Kafka brokers")
+    kafka.add_argument("--bootstrap", metavar="HOST:PORT", help=f"Kafka brokers{_or('bootstrap') if needed else ''}")
     kafka.add_argument(
         "--kafka-config", metavar="FILE", help="the client's properties: JSON, or lines of name=value, as librdkafka's"
     )
     rocketmq = made.add_argument_group("or RocketMQ")
-    rocketmq.add_argument("--namesrv", metavar="HOST:PORT", help="RocketMQ's name servers: host:port;host:port")
+    namesrv = f"RocketMQ's name servers: host:port;host:port{_or('namesrv') if needed else ''}"
+    rocketmq.add_argument("--namesrv", metavar="HOST:PORT", help=namesrv)
     rocketmq.add_argument(
         "--rocketmq-config",
         metavar="FILE",
         help=f"how to log in: JSON, or lines of name=value; {', '.join(ROCKETMQ_NAMES)}",
     )
+
+
+def from_environment(options: argparse.Namespace) -> None:
+    """Give what the command needs, and its line does not say, the values of the environment (`overrides.TOOLS`).
+
+    A broker is needed where a group is named, or the command has no --group. One that the line names is the only one.
+    """
+    said = vars(options)
+    for name in sorted(said.get("needed", ()), key="group".__ne__):  # the group first
+        if name == "redis" and said.get("no_store"):
+            continue
+        if name in _BROKERS and (any(map(said.get, _BROKERS[name])) or ("group" in said and not said["group"])):
+            continue
+        if not said.get(name):
+            said[name] = _said(name) or said.get(name)
+
+
+def needs(made: argparse.ArgumentParser, *names: str) -> None:
+    """Let `from_environment` give the command these options."""
+    made.set_defaults(needed=(*names, *(made.get_default("needed") or ())))
+
+
+def _said(name: str) -> str | None:
+    return os.environ.get(overrides.TOOLS[name])
+
+
+def _or(name: str) -> str:
+    """The end of an option's help."""
+    return f" (or {overrides.TOOLS[name]} in the environment)"
 
 
 def add_partitions(made: argparse.ArgumentParser) -> None:

@@ -53,7 +53,7 @@ _KEYS = (
 def add(commands: shared.Commands) -> None:
     """The command."""
     made = shared.command(commands, "reset", "let a group continue at another offset", _EXAMPLE)
-    made.add_argument("--group", required=True, help="the consumer group; all its members are stopped")
+    shared.add_group(made, "the consumer group; all its members are stopped")
     made.add_argument("--topic", required=True)
     shared.add_partitions(made)
     made.add_argument("--scope", help="RocketMQ: the handler's scope=, where it names one (default: GROUP/TOPIC)")

@@ -172,11 +172,12 @@ class UserLoop:
         """Pause: hand out no records of these partitions."""
         self.take_back()
         self.held.update(partitions)
-        self._parts.intake.held = self.held
+        self._parts.intake.leave_out(self.held)
 
     def let(self, partitions: Iterable[Partition]) -> None:
         """Resume: hand out records of these partitions again."""
         self.held.difference_update(partitions)
+        self._parts.intake.leave_out(self.held)
         self._parts.lanes.wake_all()
 
     # ---- what becomes of what it has

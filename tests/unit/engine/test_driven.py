@@ -664,6 +664,40 @@ def test_fresh_records_come_in_the_next_call_beside_a_backlog_that_waits(
     end(loop)
 
 
+def test_a_partition_that_the_loop_has_paused_is_not_read_while_another_is_held_back_nor_after_that() -> None:
+    loops = Loops(partitions=2)
+    loop = loops.loop("explicit", max_ahead=50, max_in_flight=20)
+    until(lambda: loop.parts.intake.paused == 0 and len(loop.family.owners) == 2, meanwhile=lambda: take(loop))
+    with loop.lock, loop.whole():
+        loop.user.hold([partition(1)])
+    loops.produce(*numbered("a", range(200)))
+    open_one: list[Record] = []
+
+    def end_but_the_first() -> None:
+        for record in records(loop, 20):
+            if record.offset:
+                loop.end(record.partition, record.offset)
+            else:
+                open_one.append(record)
+
+    far = loop.family.partitions.held_back
+    until(lambda: bool(far._far_ahead), meanwhile=end_but_the_first)
+    loops.produce(*numbered("b", range(10)), number=1)
+    held, polled = loop.parts.intake, loop.parts.meter.polled
+    for _ in range(50):
+        end_but_the_first()
+        assert held.held >= {partition(1)}
+    loop.end(open_one[0].partition, open_one[0].offset)
+    until(lambda: loops.committed() == 200, meanwhile=end_but_the_first)
+    assert loop.parts.meter.polled <= 200
+    assert polled <= 200
+    with loop.lock, loop.whole():
+        loop.user.let([partition(1)])
+    came: list[str] = []
+    until(lambda: len(came) == 10, meanwhile=lambda: came.extend(take(loop)))
+    end(loop)
+
+
 def test_an_explicit_loop_that_alone_can_end_what_it_has_is_not_starved_for_ever(
     loops: Loops, monkeypatch: pytest.MonkeyPatch
 ) -> None:

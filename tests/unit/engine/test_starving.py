@@ -217,7 +217,7 @@ def test_what_the_ramp_holds_back_would_go_on_and_what_is_paused_would_not() -> 
     assert not intake.lets_in(P0)
     intake.waiting.add_new([owned(P0)])
     assert intake.lets_in(P0)
-    intake.held = {P0}
+    intake.hold_back({P0})
     assert not intake.lets_in(P0)
 
 

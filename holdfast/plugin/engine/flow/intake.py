@@ -76,8 +76,11 @@ class Intake:
         self._told = False
         #: The source can be polled while it delivers nothing of some partitions; else there are no shares.
         self.can_pause = True
-        #: Partitions that are to deliver nothing for now.
-        self.held: Collection[Partition] = ()
+        #: Partitions that are to deliver nothing for now; those that the engine holds back, and those that the user's
+        #: loop has paused or left out.
+        self.held: frozenset[Partition] = frozenset()
+        self._held_back: frozenset[Partition] = frozenset()
+        self._left_out: frozenset[Partition] = frozenset()
         #: The time since which there has been no room.
         self._full_since: float | None = None
         self._paused: set[Partition] = set()
@@ -334,6 +337,16 @@ class Intake:
     def awaits(self, partition: Partition) -> bool:
         """Whether records of that partition go on as they come: nothing holds its client back, and none wait here."""
         return self.lets_in(partition) and partition not in self.waiting
+
+    def hold_back(self, partitions: Collection[Partition]) -> None:
+        """Have these partitions deliver nothing for now, and no others but those that the user's loop leaves out."""
+        self._held_back = frozenset(partitions)
+        self.held = self._held_back | self._left_out
+
+    def leave_out(self, partitions: Collection[Partition]) -> None:
+        """Have these deliver nothing for now: the user's loop has paused them. No others are left out."""
+        self._left_out = frozenset(partitions)
+        self.held = self._held_back | self._left_out
 
     @property
     def paused(self) -> int:

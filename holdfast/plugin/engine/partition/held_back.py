@@ -41,7 +41,7 @@ class HeldBack:
         any_before, self._any = self._any, bool(paused or waiting or self._far_ahead)
         if self._any or any_before:
             stopped = [each for each in assignment if self._is_paused(each, paused)] if paused else []
-            parts.intake.held = {*stopped, *waiting, *self._far_ahead}
+            parts.intake.hold_back({*stopped, *waiting, *self._far_ahead})
 
     def explain(self, partition: Partition, lowest: OpenRecord | None) -> OpenRecord | None:
         """Add to the lowest open record of a partition that the partition is not read on for it, where that is so."""

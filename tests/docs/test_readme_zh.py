@@ -50,7 +50,11 @@ def test_what_does_not_depend_on_the_language_is_the_same(both: tuple[str, str],
 
 def _in_english(link: str) -> str:
     """The page of which a Chinese one is the translation."""
-    return link.replace("docs/zh/", "docs/")
+    found = ROOT / link
+    if found.parent.name != "zh" or found.name == "index.md":
+        return link.replace("docs/zh/", "docs/")
+    [english] = re.findall(r"^\[English\]\((.*)\)$", found.read_text(encoding="utf-8"), re.MULTILINE)
+    return str((found.parent / english).resolve().relative_to(ROOT))
 
 
 def test_no_sentence_was_left_in_english(both: tuple[str, str]) -> None:

@@ -12,7 +12,7 @@ from tests.docs.test_readme_zh import _BLOCK, _without_shell_comments
 DOCS = Path(__file__).parents[2] / "docs"
 #: The home page is made of README.zh.md's sections.
 CHINESE = sorted(each for each in (DOCS / "zh").glob("*.md") if each.name != "index.md")
-_LINK = re.compile(r"\]\(([^)#\s]+)")
+_LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
 
 
 def of(page: Path) -> tuple[Path, str, str]:

@@ -37,6 +37,7 @@
         ├── RegistryUnavailable a schema registry does not answer, or refuses this client (retriable)
         ├── KeyBusy             another call is running the idempotent function for this key (retriable)
         ├── Fenced              an idempotent function has run, but another call had taken its key over
+        ├── FormerOwner         another process has taken over the partition of a handler's transaction
         ├── ResultNotStored     an idempotent function has run, but its result cannot be given to later calls
         ├── BatchFailed         raised *by* batch handlers: these records failed, the others are done
         └── HandlerFailed       a record failed for good and there is no dead letter: the app stops
@@ -328,6 +329,13 @@ class Fenced(HandlerError):
     """
 
     page = "how-to/decorator.md"
+
+
+class FormerOwner(HandlerError):
+    """Another process has taken the record's partition over, or the database has lost this process' ownership: the
+    transaction is undone, and the record is its present owner's."""
+
+    page = "how-to/database.md"
 
 
 class ResultNotStored(HandlerError):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from holdfast.dedup.none import NoClaims
+from holdfast.dedup.transactions import check_transactions
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.app_parts import A_STORE, AppParts, check_parts
 from holdfast.plugin.audit.settings import checked
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import ClaimStore
     from holdfast.dedup.keys import KeySpec
+    from holdfast.dedup.transactions import Transactions
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.parts import Parts
@@ -132,6 +134,7 @@ class Holdfast(Hooks):
         name: str | None = None,
         scope: str | None = None,
         timeout_s: float | None = None,
+        transaction: Transactions | None = None,
     ) -> Any:
         r"""Register a function for one topic, several, or patterns (`^orders\..*`). Returns the function unchanged.
 
@@ -164,6 +167,10 @@ class Holdfast(Hooks):
             scope: where a business key is unique. None: in the group and the topic. A name makes a key the same piece
                 of work in every topic, group and program that uses this scope in the same namespace of the store.
             timeout_s: how long one call may run, instead of `Settings.handler_timeout_s`; `math.inf`: no limit.
+            transaction: the app's own store, where that is in the database of the effects (`SqlPositions`). The handler
+                gets `tx` as a keyword-only parameter: a connection of the database's driver, in a transaction in which
+                the record, or the batch, is marked already. It is committed when the handler returns and undone when
+                it raises: what the handler does by `tx` happens once. The handler neither commits nor keeps `tx`.
 
         Raises:
             SettingError: a topic or a name is taken, or a value cannot work.
@@ -180,8 +187,10 @@ class Holdfast(Hooks):
                 raise SettingError(
                     "dead_letter", dead_letter, "a dead letter may not go to a topic of the same handler"
                 )
+            if transaction is not None:
+                check_transactions(transaction, self._store)
             handler = new_handler(
-                self._injection.bind(call),
+                self._injection.bind(call, transaction=transaction is not None),
                 value=value,
                 name=name,
                 topics=as_topics(topics),
@@ -193,6 +202,7 @@ class Holdfast(Hooks):
                 letter_too_large=letter_too_large,
                 batch=batch,
                 timeout_s=timeout_s,
+                transaction=transaction,
             )
             self.parts.check_handler(handler)
             check_retry(handler.topics, handler.retry, self._source.group, able=able, letters=self._letters)

@@ -76,6 +76,12 @@ class AppParts:
     def check_handler(self, handler: Handler) -> None:
         """Check a handler against the store and the settings. Raises SettingError."""
         check_key(self.claims, handler.key)
+        if handler.transaction is not None and self.settings.store_down == "open":
+            raise SettingError(
+                "store_down",
+                "open",
+                f"use 'pause': {handler.name} has transaction=, and cannot run without the database of its effects",
+            )
         if self.settings.workers != 0:
             return
         if handler.is_async:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -13,6 +13,7 @@ from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.not_run import check_runs, is_coroutine
 from holdfast.errors import SettingError
 from holdfast.plugin.handling.parameters import bind
+from holdfast.plugin.handling.transacting import transacting
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.plugin.retrying.retry_topics import NO_RETRY_TOPICS, RetryTopics
 from holdfast.plugin.setting_names import check_number, known
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.dedup.keys import KeySpec
+    from holdfast.dedup.transactions import Transactions
     from holdfast.plugin.handling.values import Reading
     from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
     from holdfast.records import Record
@@ -88,6 +90,8 @@ class Handler:
     limit: DeadLetterLimit | None = None
     #: Seconds that one call may run; None: no limit.
     timeout_s: float | None = None
+    #: `call` runs in transactions of this store, in which its records are marked. None: they are marked afterwards.
+    transaction: Transactions | None = None
 
     #: Whether `call` is an `async def`.
     is_async: bool = field(init=False)
@@ -118,6 +122,7 @@ class Handling(TypedDict, total=False):
     name: str | None
     scope: str | None
     timeout_s: float | None
+    transaction: Transactions | None
 
 
 def as_topics(topics: str | Sequence[str]) -> tuple[str, ...]:
@@ -136,6 +141,7 @@ def new_handler(
     value: object,
     name: str | None,
     key: KeySpec | None,
+    transaction: Transactions | None,
     **others: Any,  # noqa: ANN401 - those of `Handler`
 ) -> Handler:
     """Make a `Handler` from the user's function. Raises SettingError, as `Holdfast.handler`."""
@@ -144,15 +150,28 @@ def new_handler(
         raise SettingError("name", name, f"{call!r} has none of its own: give it name=...")
     name = name or f"{call.__module__}.{own}"
     resolved = None if key is None else resolve_key(key)
+    others["transaction"] = transaction
+    if transaction is not None and is_coroutine(call):
+        raise SettingError(
+            "transaction",
+            type(transaction).__name__,
+            f"{name} is an async def, and this store has no async driver: write the handler as a plain function",
+        )
     if value is None:
-        return Handler(name=name, call=call, key=resolved, **others)
+        return _transacting(Handler(name=name, call=call, key=resolved, **others))
     _runs(call, name)
     if isinstance(key, str) and not getattr(value, "reads_json", True):
         raise SettingError(
             "key", key, f"it names a field of JSON, and {value!r} reads none: key=record_key(), header(...)"
         )
     bound = bind(call, value, name=name, batch=others["batch"] is not None)
-    return Handler(name=name, call=bound.call, reading=bound.reading, key=resolved, **others)
+    return _transacting(Handler(name=name, call=bound.call, reading=bound.reading, key=resolved, **others))
+
+
+def _transacting(handler: Handler) -> Handler:
+    if handler.transaction is None:
+        return handler
+    return replace(handler, call=transacting(handler.call, handler.transaction))
 
 
 def _check_types(handler: Handler) -> None:
@@ -193,6 +212,8 @@ def _takes_one(handler: Handler) -> None:
         remedy = f"a handler is called with one argument, {what}"
         if any(each.kind is each.KEYWORD_ONLY for each in signature.parameters.values()):
             remedy += ", and resources as keyword-only ones: register them above it, with @app.resource"
+            if "tx" in signature.parameters:
+                remedy += "; for a transaction of the store say transaction=store"
         raise SettingError("handler", wanted, remedy) from None
 
 

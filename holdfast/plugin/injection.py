@@ -11,6 +11,7 @@ from holdfast.errors import SettingError, StateError
 from holdfast.plugin.engine.resources import Resource, Resources
 from holdfast.plugin.handling.handler_call import HandlerCall, current_call
 from holdfast.plugin.handling.parameters import annotation_of, names_of, without_none
+from holdfast.plugin.handling.transacting import current_tx
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -56,29 +57,49 @@ class Injection:
         """Add a function that is called when the app has left. Raises SettingError."""
         self._add_call("on_shutdown", function, before=False)
 
-    def bind(self, call: F) -> F:
+    def bind(self, call: F, *, transaction: bool = False) -> F:
         """Bind a handler's keyword-only parameters: those named as a resource, and those annotated `HandlerCall`. A
-        handler without such a parameter is returned unchanged."""
+        handler without such a parameter is returned unchanged.
+
+        Args:
+            call: the handler.
+            transaction: it has `tx`, the connection of its transaction, too.
+
+        Raises:
+            SettingError: it has no such parameter.
+        """
         try:
-            signature = inspect.signature(call)
+            signature: inspect.Signature | None = inspect.signature(call)
         except (TypeError, ValueError):  # some functions written in C have no signature; or it is no callable
+            signature = None
+        if transaction and not _takes_tx(signature, self._names):
+            raise SettingError(
+                "transaction",
+                name_of_call(call),
+                "let the handler take the connection of its transaction as a keyword-only parameter: "
+                "`def handle(record, *, tx)`; no resource may have that name",
+            )
+        if signature is None:
             return call
         asked = [each for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY]
         names = [each.name for each in asked if each.name in self._names]
         calls = [each.name for each in asked if each.name not in names and _is_call(each, call)]
-        if not (names or calls):
+        if not (names or calls or transaction):
             return call
         values, self.gives_calls = self._values, self.gives_calls or bool(calls)
 
         def bound(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - those of the handler
             given = {name: values[name] for name in names}
+            if transaction:
+                given["tx"] = current_tx()
             return call(*args, **kwargs, **given, **{name: current_call() for name in calls})
 
         async def bound_async(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as above
             return await bound(*args, **kwargs)
 
         made: Any = functools.wraps(call)(bound_async if is_coroutine(call) else bound)
-        left = [each for each in signature.parameters.values() if each.name not in (*names, *calls)]
+        taken = {*names, *calls, *(["tx"] if transaction else [])}
+        left = [each for each in signature.parameters.values() if each.name not in taken]
         made.__signature__ = signature.replace(parameters=left)
         return made  # type: ignore[no-any-return]  # the same parameters, without the bound ones
 
@@ -113,6 +134,11 @@ class Injection:
 
         name = f"{what} {own}"  # no parameter has such a name
         self._resources.append(Resource(name, in_loop if is_async else plain, is_async))
+
+
+def _takes_tx(signature: inspect.Signature | None, resources: set[str]) -> bool:
+    parameter = signature.parameters.get("tx") if signature is not None else None
+    return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY and "tx" not in resources
 
 
 def _is_call(parameter: inspect.Parameter, function: object) -> bool:

@@ -3,23 +3,36 @@ against."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holdfast.adapters.sql import SqlPositions
-from holdfast.dedup.claims import Acquired, ClaimSession
+from holdfast.adapters.sql.changes import Statement
+from holdfast.dedup.claims import NEVER, Acquired, ClaimSession
 from holdfast.dedup.memory import MemoryClaims
+from holdfast.dedup.offset_set import OffsetSet
 from holdfast.errors import StoreUnavailable
+from tests.harness.servers import postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from holdfast.adapters.sql.database import Database, Transaction
+    from holdfast.adapters.sql.database import Database, Opened, Transaction
     from holdfast.dedup.claims import Drop, LetGo, Mark, Verdict, Wait
     from holdfast.dedup.memory_session import MemorySession
     from tests.harness.servers.postgres import PostgresServer
 
 T = TypeVar("T")
+
+
+def settled(reply: Acquired) -> Acquired:
+    """What two stores must say alike: the watermark is the first offset that is not done."""
+    done = OffsetSet(reply.done)
+    watermark = done.first_missing(reply.watermark)
+    done.remove_below(watermark)
+    return reply._replace(watermark=watermark, done=done, born_ms=0, since=NEVER)
 
 
 class Session(Protocol):
@@ -85,28 +98,55 @@ class Model:
         self._claims.close()
 
 
+class UnheardCommit:
+    """A transaction whose COMMIT is not answered, and is made or not."""
+
+    def __init__(self, opened: Opened, lose: str) -> None:
+        self._of, self._lose = opened, lose
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+    def commit(self) -> None:
+        if self._lose == "after":
+            self._of.commit()
+        else:
+            self._of.close()
+        raise StoreUnavailable("the answer to COMMIT was lost by the test")
+
+
 class Unheard:
     """A database whose next answer is lost, before or after what was asked is done."""
 
     def __init__(self, database: Database) -> None:
         self._of = database
         self.lose = ""  #: "before", "after", or ""
+        self.lose_commit = ""  #: of the next handler's transaction that begins
+        self.deaf = False  #: all questions but those of transactions that are open get no answer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._of, name)
 
-    def run(self, work: Callable[[Transaction], T], *, lock_s: float | None = None) -> T:
-        return self._asked(lambda: self._of.run(work, lock_s=lock_s))
+    def run(self, work: Callable[[Transaction], T], *, lock_s: float | None = None, apart: bool = False) -> T:
+        return self._asked(lambda: self._of.run(work, lock_s=lock_s, apart=apart))
 
-    def change_all(self, statement: str, rows: Sequence[Sequence[object]]) -> list[int]:
-        return self._asked(lambda: self._of.change_all(statement, rows))
+    def change_all(self, changes: Sequence[Statement]) -> list[int]:
+        return self._asked(lambda: self._of.change_all(changes))
+
+    def open(self, first: Statement) -> Any:
+        lose, self.lose_commit = self.lose_commit, ""
+        opened = self._asked(lambda: self._of.open(first))
+        return UnheardCommit(opened, lose) if lose else opened
 
     def _asked(self, ask: Callable[[], T]) -> T:
+        if self.deaf:
+            raise StoreUnavailable("the database is away for the test")
         lose, self.lose = self.lose, ""
-        reply = ask() if lose != "before" else None
-        if lose or reply is None:
-            raise StoreUnavailable("the answer was lost by the test")
-        return reply
+        if lose != "before":
+            reply = ask()
+            if not lose:
+                return reply
+        raise StoreUnavailable("the answer was lost by the test")
 
 
 class Databases:
@@ -137,11 +177,18 @@ class Databases:
         books.database = unheard = Unheard(books.database)
         return store.begin(0.0), unheard
 
+    def ask(self, statement: str) -> list[Any]:
+        """From the side."""
+        if not self.url.startswith("sqlite"):
+            return postgres.ask(self.url, statement)
+        with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+            return connection.execute(statement).fetchall()
+
     def forget(self) -> None:
         """Make the tables, and empty them."""
         store = self.store()
         store.connect()
-        store._books.database.change_all("DELETE FROM holdfast_position", [()])
+        store._books.database.change_all([Statement("DELETE FROM holdfast_position", ())])
 
     def close(self) -> None:
         for each in self.stores:

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from holdfast.dedup.claims import NEVER, Acquired, Drop, LetGo, Mark
+from holdfast.dedup.claims import Drop, LetGo, Mark
 from holdfast.errors import StoreUnavailable
 from tests.harness.servers.postgres import postgres
-from tests.harness.sql_stores import Databases, Model
+from tests.harness.sql_stores import Databases, Model, settled
 
 if TYPE_CHECKING:
     from tests.harness.servers.postgres import PostgresServer
@@ -35,10 +35,6 @@ watermarks = st.sampled_from([0, 0, 0, 1, 8, 256, 258, 2**40])
 marks = st.lists(st.tuples(partitions, epochs, watermarks, offset_sets), min_size=1, max_size=3)
 #: Whether the answer is lost, before or after what was asked is done: it is asked again.
 losses = st.sampled_from(["", "", "", "before", "after"])
-
-
-def _ageless(reply: Acquired) -> Acquired:
-    return reply._replace(born_ms=0, since=NEVER)
 
 
 class PositionsMachine(RuleBasedStateMachine):
@@ -69,7 +65,7 @@ class PositionsMachine(RuleBasedStateMachine):
             found = getattr(session, method)(args)
         unheard.lose = ""
         if method == "acquire":
-            expected, found = ([_ageless(each) for each in reply] for reply in (expected, found))
+            expected, found = ([settled(each) for each in reply] for reply in (expected, found))
         assert found == expected, f"{method}({args}): {found}, and the specification says {expected}"
         return found
 

@@ -6,8 +6,8 @@ from holdfast.errors import MissingExtraError
 
 try:
     import psycopg
-    from psycopg import conninfo, errors
+    from psycopg import conninfo, errors, rows
 except ImportError as error:  # also if libpq, which the extra installs, is missing for its C part
     raise MissingExtraError("psycopg", "postgres") from error
 
-__all__ = ["conninfo", "errors", "psycopg"]
+__all__ = ["conninfo", "errors", "psycopg", "rows"]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
+    from holdfast.adapters.sql.changes import Statement
     from holdfast.adapters.sql.schema import Kind
 
 T = TypeVar("T")
@@ -36,8 +37,47 @@ class Transaction(Protocol):
         ...
 
 
+class Opened(Transaction, Protocol):
+    """A transaction of a handler, on a connection for itself. One thread uses it; `cut` may come from any.
+
+    `commit`, `failed` or `close` ends it, once.
+    """
+
+    connection: Any  #: of the database's driver
+    changed: int  #: how many rows its first statement has changed
+
+    def commit(self) -> None:
+        """Commit.
+
+        Raises:
+            StoreUnavailable: no answer: it is committed or not.
+            Conflict: the database has undone it, to end a conflict.
+            StateError: it was not open any more, or a statement in it had failed.
+            Exception: the driver's error, because of which the database has undone it.
+        """
+        ...
+
+    def failed(self, error: BaseException) -> BaseException:
+        """Undo it. Returns: what a handler's error was due to: itself; Conflict; StoreUnavailable, if the connection
+        broke."""
+        ...
+
+    def close(self) -> None:
+        """Undo it. Does not raise."""
+        ...
+
+    def cut(self) -> None:
+        """Break its connection off. Does not raise."""
+        ...
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether its connection broke."""
+        ...
+
+
 class Database(Protocol):
-    """Any thread may call; one call at a time is made.
+    """Any thread may call; one call at a time is made, but for `open` and what is `apart`.
 
     Each call raises StoreUnavailable: no answer, what it did may be done; StoreRefused: the database answers and
     refuses.
@@ -52,21 +92,26 @@ class Database(Protocol):
         """An owner as a parameter."""
         ...
 
-    def run(self, work: Callable[[Transaction], T], *, lock_s: float | None = None) -> T:
+    def run(self, work: Callable[[Transaction], T], *, lock_s: float | None = None, apart: bool = False) -> T:
         """Do this in one transaction: again from its beginning where the database has chosen it to end a conflict.
 
         Args:
             work: its statements.
             lock_s: seconds to wait for a row; None: as long as for an answer.
+            apart: on a connection of those that handlers' transactions have.
 
         Raises:
             Busy: another transaction holds a row for longer.
         """
         ...
 
-    def change_all(self, statement: str, rows: Sequence[Sequence[object]]) -> list[int]:
-        """Run one statement with each of these parameters, in one transaction and one round trip, in this order.
-        Returns how many rows each has changed."""
+    def change_all(self, changes: Sequence[Statement]) -> list[int]:
+        """Run these statements in one transaction and one round trip, in this order. Returns how many rows each has
+        changed."""
+        ...
+
+    def open(self, first: Statement) -> Opened:
+        """Begin a transaction for a handler, with that statement."""
         ...
 
     def check(self, *, create: bool) -> tuple[str, int] | None:
@@ -74,9 +119,9 @@ class Database(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the connection back. Does not raise; the next call connects again."""
+        """Give the connections back. Does not raise; the next call connects again."""
         ...
 
     def forked(self) -> None:
-        """In a child: leave the connection, and whatever lock is held, to the parent."""
+        """In a child: leave the connections, and whatever lock is held, to the parent."""
         ...

@@ -1,4 +1,6 @@
-"""PostgreSQL by psycopg 3: one connection, transactions of one round trip where nothing is to be decided in between.
+"""PostgreSQL by psycopg 3: transactions of one round trip where nothing is to be decided in between.
+
+One connection for the loop's questions, and one for each transaction of a handler that is open.
 
 Each transaction says its isolation, its rights and its bounds itself: a database, a user or a URL may have others by
 default. Bounds are SET LOCAL, and nothing is prepared, so that pgBouncer may give each transaction another server.
@@ -6,20 +8,23 @@ default. Bounds are SET LOCAL, and nothing is prepared, so that pgBouncer may gi
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.adapters.sql._psycopg import conninfo, errors, psycopg
 from holdfast.adapters.sql.database import Busy
+from holdfast.adapters.sql.postgres_link import Link, PostgresOpened, PostgresTransaction, spelled
 from holdfast.adapters.sql.schema import Kind, Names, schema_of
 from holdfast.adapters.sql.watchdog import Watchdog
 from holdfast.errors import AccessRefused, SettingError, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
+    from holdfast.adapters.sql.changes import Statement
     from holdfast.adapters.sql.database import Transaction
+    from holdfast.adapters.sql.postgres_link import Connection
     from holdfast.errors import StoreError
     from holdfast.runtime import Runtime
 
@@ -43,6 +48,7 @@ class PostgresDatabase:
         url: as libpq reads it.
         names: of the tables.
         timeout_s: for a connection, and for each answer.
+        idle_s: after so long the server ends a handler's transaction in which nothing happens.
         runtime: threads, locks and the clock.
 
     Raises:
@@ -53,7 +59,7 @@ class PostgresDatabase:
     kind: Kind = "postgresql"
     for_update, skip_locked = " FOR UPDATE", " FOR UPDATE SKIP LOCKED"
 
-    def __init__(self, url: str, names: Names, timeout_s: float, runtime: Runtime) -> None:
+    def __init__(self, url: str, names: Names, timeout_s: float, idle_s: float, runtime: Runtime) -> None:
         try:
             given: dict[str, Any] = dict(conninfo.conninfo_to_dict(url))
         except psycopg.Error:
@@ -64,43 +70,56 @@ class PostgresDatabase:
         # libpq's bounds for the network: no question may wait longer for a machine that is gone.
         bounds = {"connect_timeout": max(2, round(timeout_s)), "tcp_user_timeout": round(timeout_s * 1000)}
         self._parameters = {"application_name": "holdfast", **bounds, **given}
-        self._names, self._timeout_s, self._runtime = names, timeout_s, runtime
+        self._names, self._timeout_s, self._idle_s, self._runtime = names, timeout_s, idle_s, runtime
         self._lock = runtime.lock()
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._watchdog = Watchdog(timeout_s, runtime)
+        self._link = Link(self._opened, self._watchdog)
+        #: Connections of handlers' transactions that have ended; any thread takes and gives.
+        self._idle: deque[Link] = deque()
 
     def owner(self, owner: UUID) -> object:
         """Implements `Database.owner`."""
         return owner
 
-    def run(self, work: Callable[[Transaction], T], *, lock_s: float | None = None) -> T:
+    def run(self, work: Callable[[Transaction], T], *, lock_s: float | None = None, apart: bool = False) -> T:
         """Implements `Database.run`."""
-        return self._run(work, lock_s)
+        return self._run(work, lock_s, apart=apart)
 
-    def _run(self, work: Callable[[_Transaction], T], lock_s: float | None) -> T:
-        def whole(connection: psycopg.Connection[tuple[Any, ...]]) -> T:
+    def _run(self, work: Callable[[PostgresTransaction], T], lock_s: float | None, *, apart: bool = False) -> T:
+        def whole(connection: Connection) -> T:
             with connection.transaction():
                 connection.execute(self._bounds(lock_s).encode())
-                return work(_Transaction(connection))
+                return work(PostgresTransaction(connection))
 
-        return self._asked(whole, lock_s)
+        if not apart:
+            return self._asked(whole, lock_s)
+        return self._asked_apart(lambda link: link.asked(whole))
 
-    def change_all(self, statement: str, rows: Sequence[Sequence[object]]) -> list[int]:
+    def change_all(self, changes: Sequence[Statement]) -> list[int]:
         """Implements `Database.change_all`."""
 
-        def whole(connection: psycopg.Connection[tuple[Any, ...]]) -> list[int]:
+        def whole(connection: Connection) -> list[int]:
             with connection.pipeline(), connection.transaction():
                 for each in self._bounds(None).split(";"):
                     connection.execute(each.encode())
-                cursors = [connection.execute(_spelled(statement), each) for each in rows]
+                cursors = [connection.execute(spelled(each.text), each.parameters) for each in changes]
             return [each.rowcount for each in cursors]
 
         return self._asked(whole, None)
 
+    def open(self, first: Statement) -> PostgresOpened:
+        """Implements `Database.open`. One round trip."""
+        bounds = self._bounds(None, self._idle_s).split(";")
+        return self._asked_apart(lambda link: PostgresOpened(self, link, bounds, first), keep=True)
+
+    def give_back(self, link: Link) -> None:
+        """Take the connection of a transaction that has ended."""
+        self._idle.append(link)
+
     def check(self, *, create: bool) -> tuple[str, int] | None:
         """Implements `Database.check`."""
 
-        def look(tx: _Transaction) -> tuple[str, int] | None:
+        def look(tx: PostgresTransaction) -> tuple[str, int] | None:
             if create:
                 tx.ask("SELECT pg_advisory_xact_lock(?)", (_CREATE_LOCK,))
                 tx.run_all(schema_of(self.kind, self._names))
@@ -125,55 +144,69 @@ class PostgresDatabase:
     def close(self) -> None:
         """Implements `Database.close`."""
         with self._lock:
-            self._drop()
+            self._link.drop()
             self._watchdog.stop()
             self._watchdog = Watchdog(self._timeout_s, self._runtime)
+            self._link = Link(self._opened, self._watchdog)
+        idle, self._idle = self._idle, deque()
+        for link in idle:
+            link.drop()
 
     def forked(self) -> None:
-        """Implements `Database.forked`."""
-        self._lock = self._runtime.lock()
-        self._connection = None  # psycopg closes no connection that another process has opened
+        """Implements `Database.forked`. psycopg closes no connection that another process has opened."""
+        self._lock, self._idle = self._runtime.lock(), deque()
         self._watchdog = Watchdog(self._timeout_s, self._runtime)
+        self._link = Link(self._opened, self._watchdog)
 
-    def _bounds(self, lock_s: float | None) -> str:
+    def _bounds(self, lock_s: float | None, idle_s: float | None = None) -> str:
         """The bounds of one transaction, for the server. One that is frozen gives its rows free by the last."""
         ms = round(self._timeout_s * _SERVERS_SHARE * 1000)
         lock_ms = ms if lock_s is None else round(lock_s * 1000)
         return (
             f"SET LOCAL statement_timeout = {ms}; SET LOCAL lock_timeout = {lock_ms}; "
-            f"SET LOCAL idle_in_transaction_session_timeout = {round(self._timeout_s * 1000)}"
+            f"SET LOCAL idle_in_transaction_session_timeout = {round((idle_s or self._timeout_s) * 1000)}"
         )
 
-    def _asked(self, whole: Callable[[psycopg.Connection[tuple[Any, ...]]], T], lock_s: float | None) -> T:
+    def _asked(self, whole: Callable[[Connection], T], lock_s: float | None) -> T:
         with self._lock:
-            for left in reversed(range(_TRIES)):
-                try:
-                    with self._whole() as connection, self._watchdog.over(connection.fileno()):
-                        return whole(connection)
-                except errors.LockNotAvailable as error:
-                    if lock_s is not None:
-                        raise Busy from error
-                    raise self._store_error(error) from error
-                except (errors.SerializationFailure, errors.DeadlockDetected) as error:
-                    if not left:
-                        raise self._store_error(error) from error
-                except psycopg.Error as error:
-                    raise self._store_error(error) from error
-        raise AssertionError
+            return self._tried(lambda: self._link.asked(whole), lock_s)
 
-    @contextmanager
-    def _whole(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        """The connection; closed after an error, since a reply to what was sent may still come. What is not committed
-        is undone."""
-        done = False
-        try:
-            if self._connection is None:
-                self._connection = self._opened()
-            yield self._connection
-            done = True
-        finally:
-            if not done:
-                self._drop()
+    def _asked_apart(self, ask: Callable[[Link], T], *, keep: bool = False) -> T:
+        """Ask on a connection of handlers' transactions. One that was idle may have broken meanwhile: then another one
+        is asked. Args: keep: it is not given back, if it has answered."""
+
+        def once() -> T:
+            while True:
+                try:
+                    link, fresh = self._idle.pop(), False
+                except IndexError:
+                    link, fresh = Link(self._opened, self._watchdog), True
+                try:
+                    reply = ask(link)
+                except psycopg.OperationalError:
+                    if fresh or not link.broke:
+                        raise
+                    continue
+                if not keep:
+                    self._idle.append(link)
+                return reply
+
+        return self._tried(once, None)
+
+    def _tried(self, ask: Callable[[], T], lock_s: float | None) -> T:
+        for left in reversed(range(_TRIES)):
+            try:
+                return ask()
+            except errors.LockNotAvailable as error:
+                if lock_s is not None:
+                    raise Busy from error
+                raise self.store_error(error) from error
+            except (errors.SerializationFailure, errors.DeadlockDetected) as error:
+                if not left:
+                    raise self.store_error(error) from error
+            except psycopg.Error as error:
+                raise self.store_error(error) from error
+        raise AssertionError
 
     def _opened(self) -> psycopg.Connection[tuple[Any, ...]]:
         connection = psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
@@ -193,13 +226,8 @@ class PostgresDatabase:
             )
         return connection
 
-    def _drop(self) -> None:
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            with suppress(psycopg.Error):
-                connection.close()
-
-    def _store_error(self, error: psycopg.Error) -> StoreError:
+    def store_error(self, error: psycopg.Error) -> StoreError:
+        """The store's error for an error of the driver."""
         text = " ".join((error.diag.message_primary or str(error) or type(error).__name__).split())
         if isinstance(error, errors.InsufficientPrivilege):
             return AccessRefused(f"{self.where}: {text}: {_rights(self._names)}")
@@ -208,34 +236,6 @@ class PostgresDatabase:
                 f"{self.where} refuses: {text}: compare its tables with `holdfast sql schema postgresql`"
             )
         return StoreUnavailable(f"{self.where} gave no answer: {text}")
-
-
-class _Transaction:
-    """Implements `Transaction`."""
-
-    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        self._connection = connection
-
-    def ask(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Implements `Transaction.ask`."""
-        return self._connection.execute(_spelled(statement), parameters or None).fetchall()
-
-    def change_each(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
-        """Implements `Transaction.change_each`."""
-        self._connection.cursor().executemany(_spelled(statement), rows)
-
-    def run_all(self, statements: str) -> None:
-        """Run statements without parameters."""
-        self._connection.execute(statements.encode())
-
-    def now_ms(self) -> int:
-        """Implements `Transaction.now_ms`."""
-        [(now,)] = self.ask("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
-        return int(now)
-
-
-def _spelled(statement: str) -> bytes:
-    return statement.replace("?", "%s").encode()
 
 
 def _rights(names: Names) -> str:

@@ -11,14 +11,12 @@ compare-and-set on owner and version, so a late one finds another version and ch
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from holdfast.adapters.sql.database import Busy
-from holdfast.adapters.sql.held import Held, Takers
-from holdfast.adapters.sql.offsets import packed
+from holdfast.adapters.sql.held import Held, lost_by
 from holdfast.dedup.claims import Acquired, Exchanged, InHand, Verdict, Wait
 from holdfast.dedup.none import Keyless
 from holdfast.errors import StateError, StoreLockedOut, StoreRefused, StoreUnavailable
@@ -26,13 +24,11 @@ from holdfast.errors import StateError, StoreLockedOut, StoreRefused, StoreUnava
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from holdfast.adapters.sql.database import Database, Transaction
-    from holdfast.adapters.sql.held import Known
-    from holdfast.adapters.sql.rows import Position, Statements
+    from holdfast.adapters.sql.books import Books
+    from holdfast.adapters.sql.changes import Change, Statement
+    from holdfast.adapters.sql.database import Transaction
+    from holdfast.adapters.sql.rows import Position
     from holdfast.dedup.claims import AskInHand, Claim, Drop, LetGo, Mark, Token
-    from holdfast.runtime import Runtime
-
-log = logging.getLogger("holdfast.sql")
 
 #: How long `acquire` waits for a row: it asks again, and the loop has polls to make.
 _LOCK_S = 0.1
@@ -40,33 +36,6 @@ _LOCK_S = 0.1
 _ROUNDS = 10
 #: How many acquires without an answer are remembered: what such a one does late is done within seconds.
 _UNANSWERED = 1000
-
-
-class Books:
-    """One process' knowledge of its ownerships. Its sessions share it: a mark may come after its session.
-
-    Args:
-        database: where the rows are.
-        statements: on them.
-        runtime: the clock, locks and random names.
-    """
-
-    def __init__(self, database: Database, statements: Statements, runtime: Runtime) -> None:
-        self.database, self.statements, self.runtime = database, statements, runtime
-        self.lock = runtime.rlock()
-        self.held: dict[str, Held] = {}
-        #: The highest epoch of each position here. A database that has lost acquires must not give one twice.
-        self.epochs: dict[str, int] = {}
-        #: Owners of the last acquires without an answer: they may be in rows.
-        self.unanswered: dict[UUID, None] = {}
-        #: Of positions that were let go here: offset -> the epoch under which its handler runs.
-        self.in_hand: dict[str, dict[int, int]] = {}
-        self.takers = Takers()
-        self.own_process = True
-
-    def forked(self) -> None:
-        """In a child: the ownerships are the parent's."""
-        self.lock, self.own_process = self.runtime.rlock(), False
 
 
 class SqlSession(Keyless):
@@ -137,7 +106,7 @@ class SqlSession(Keyless):
         taken: dict[str, tuple[Position, Acquired]] = {}
         for name, position in positions.items():
             first = position.first
-            if first.owner in books.unanswered or not books.takers.wait(first, now, self._lease_s):
+            if first.owner in books.unanswered or not books.takers.wait(position.head, now, self._lease_s):
                 epoch = max(first.epoch, books.epochs.get(name, 0)) + 1
                 taken[name] = position, position.acquired(epoch, max(first.born_ms, now_ms - epoch))
         rows = [(owner, reply.epoch, reply.born_ms, name) for name, (_, reply) in sorted(taken.items())]
@@ -155,7 +124,7 @@ class SqlSession(Keyless):
                     owners.add((let.partition, held.owner))
                     in_hand = dict.fromkeys(let.unacked, let.known_as or held.epoch)
                     books.in_hand.setdefault(let.partition, {}).update(in_hand)
-            self._change_all(self._statements.free, [self._statements.freeing(*each) for each in sorted(owners)])
+            self._change_all([self._statements.freeing(*each) for each in sorted(owners)])
 
     def poll(self, polls: Sequence[AskInHand]) -> list[InHand | Verdict]:
         """Ask for what this process itself has in hand."""
@@ -206,25 +175,21 @@ class SqlSession(Keyless):
         which rows are locked."""
         books, statements = self._books, self._statements
         replies: dict[str, frozenset[int]] = {}
-        changes: list[tuple[Mark, Held, Known]] = []
+        changes: list[tuple[Mark, Held, Change]] = []
         for mark in marks:
             held = books.held.get(mark.partition)
             ours = self._as_owner(mark, held)
-            after = held.with_mark(ours) if held is not None and ours is not None else None
-            if held is not None and ours is not None and after is None:
+            change = held.with_mark(ours) if held is not None and ours is not None else None
+            if held is not None and ours is not None and change is None:
                 replies[mark.partition] = held.open_of(mark)
-            elif held is not None and after is not None:
-                changes.append((mark, held, after))
-        rows = [
-            statements.marking(mark.partition, held.owner, held.version, after.watermark, packed(*after))
-            for mark, held, after in changes
-        ]
-        for (mark, held, after), changed in zip(changes, self._change_all(statements.mark, rows), strict=True):
+            elif held is not None and change is not None:
+                changes.append((mark, held, change))
+        asked = [statements.marking(mark.partition, held.owner, change) for mark, held, change in changes]
+        for (mark, held, change), changed in zip(changes, self._change_all(asked), strict=True):
             if changed:
-                held.marked(after)
+                held.marked(change)
                 replies[mark.partition] = held.open_of(mark)
-                for offset in mark.offsets if books.in_hand.get(mark.partition) else ():
-                    books.in_hand[mark.partition].pop(offset, None)
+        self._not_in_hand([mark for mark in marks if mark.partition in replies])
         if refused := [mark for mark in marks if mark.partition not in replies]:
             found = self._rows([mark.partition for mark in refused])
             for mark in refused:
@@ -234,6 +199,12 @@ class SqlSession(Keyless):
                 if fenced is not None:
                     replies[mark.partition] = fenced
         return replies
+
+    def _not_in_hand(self, marks: Sequence[Mark]) -> None:
+        for mark in marks:
+            if in_hand := self._books.in_hand.get(mark.partition):
+                for offset in mark.offsets:
+                    in_hand.pop(offset, None)
 
     def _as_owner(self, mark: Mark, held: Held | None) -> Mark | None:
         """The mark as one of the present ownership: it is, or it is of an earlier one in this process, and tells of
@@ -247,18 +218,8 @@ class SqlSession(Keyless):
     def _judge(self, mark: Mark, held: Held | None, position: Position | None) -> frozenset[int] | None:
         """The reply to a mark that has changed nothing; None = it is to be asked again. Args: held: the ownership for
         which it was made; None = this process has none. position: as it is now; None = it is not there."""
-        books, name = self._books, mark.partition
-        if held is not None:
-            first = position.first if position is not None else None
-            ours = first is not None and first.owner == held.owner
-            if position is not None and ours and position.first.version >= held.version:
-                held.learn(position)
-                return None
-            if first is None or first.owner == held.owner or first.epoch < held.epoch:
-                self._went_back(name, held, position)
-            else:
-                books.takers.note(name, held.epoch, first, books.runtime.now())
-            del books.held[name]
+        if held is not None and self._books.refused(mark.partition, held, position, held.rows):
+            return None
         if position is None:
             return frozenset(mark.offsets)
         watermark, done = position.watermark, position.done
@@ -284,10 +245,10 @@ class SqlSession(Keyless):
             for drop, dropped in zip(drops, replies, strict=True):
                 held, position = self._held(drop.partition, drop.epoch), positions.get(drop.partition)
                 if held is not None and position is not None and dropped:
-                    held.learn(position)
+                    held.reset(position)
                     books.in_hand.pop(drop.partition, None)
                 elif held is not None and position is not None:
-                    books.takers.note(drop.partition, held.epoch, position.first, books.runtime.now())
+                    books.takers.note(drop.partition, held.epoch, position.head, books.runtime.now())
             return replies
 
     def exchange(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Exchanged:
@@ -301,6 +262,7 @@ class SqlSession(Keyless):
             raise StateError(f"session {self.id} belongs to the parent process: begin one in each process, after fork")
         with self._books.lock:
             try:
+                self._books.hear()
                 yield self._books
             except StoreRefused as error:  # it has let this process in before
                 raise StoreLockedOut(str(error)) from error
@@ -309,8 +271,8 @@ class SqlSession(Keyless):
         held = self._books.held.get(name)
         return held if held is not None and held.epoch == epoch else None
 
-    def _change_all(self, statement: str, rows: Sequence[Sequence[object]]) -> list[int]:
-        return self._database.change_all(statement, rows) if rows else []
+    def _change_all(self, changes: Sequence[Statement]) -> list[int]:
+        return self._database.change_all(changes) if changes else []
 
     def _rows(self, names: Sequence[str]) -> dict[str, Position]:
         return self._database.run(lambda tx: self._statements.read(tx, names))
@@ -325,21 +287,6 @@ class SqlSession(Keyless):
         for name, each in known.items():
             position = found.get(name)
             ours = position is not None and position.first.owner == each.owner
-            if position is None or (
-                position.first.version < each.version if ours else position.first.epoch < each.epoch
-            ):
-                self._went_back(name, each, position)
+            if position is None or (lost_by(each.rows, position) if ours else position.first.epoch < each.epoch):
+                self._books.went_back(name, each, position)
                 self._lost = True
-
-    def _went_back(self, name: str, held: Held, position: Position | None) -> None:
-        log.error(
-            "%s has lost what it had acknowledged (a failover to a standby that was behind, an older backup): the "
-            "position of %s is at epoch %s and version %s, and was at %d and %d. It is taken over anew, and what was "
-            "lost runs again",
-            self._database.where,
-            name,
-            position.first.epoch if position else None,
-            position.first.version if position else None,
-            held.epoch,
-            held.version,
-        )

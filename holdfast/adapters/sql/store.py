@@ -6,18 +6,25 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.sql.books import Books
 from holdfast.adapters.sql.rows import Statements
 from holdfast.adapters.sql.schema import LAYOUT, Names
-from holdfast.adapters.sql.session import Books, SqlSession
+from holdfast.adapters.sql.session import SqlSession
 from holdfast.adapters.sql.sqlite import SqliteDatabase
+from holdfast.adapters.sql.transactions import SqlTransaction, begin
 from holdfast.dedup.forks import after_fork
 from holdfast.errors import SettingError, StoreLockedOut, StoreRefused
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.adapters.sql.database import Database
     from holdfast.runtime import Runtime
 
+#: Longer than a handler lets its connection idle, as a rule; as a session at the broker, the longest that a takeover
+#: takes without it.
+_IDLE_S = 45.0
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 _URLS = "give postgresql://user:password@host:port/database, or sqlite:///file (four slashes before an absolute path)"
 
@@ -35,9 +42,17 @@ class SqlPositions:
     truth = True
     keeps_keys = False
 
-    def __init__(self, database: Database, names: Names, *, create: bool = False, runtime: Runtime = MACHINE) -> None:
+    def __init__(
+        self,
+        database: Database,
+        names: Names,
+        *,
+        create: bool = False,
+        idle_s: float = _IDLE_S,
+        runtime: Runtime = MACHINE,
+    ) -> None:
         self._database, self._create, self._runtime = database, create, runtime
-        self._books = Books(database, Statements(database, names), runtime)
+        self._books = Books(database, Statements(database, names), runtime, idle_s)
         self._id = ""
         after_fork(self, SqlPositions._forked)
 
@@ -48,6 +63,7 @@ class SqlPositions:
         *,
         schema: str | None = None,
         timeout_s: float = 5.0,
+        transaction_idle_s: float = _IDLE_S,
         create: bool = False,
         runtime: Runtime = MACHINE,
     ) -> SqlPositions:
@@ -58,6 +74,9 @@ class SqlPositions:
                 sqlite:///file, four slashes before an absolute path.
             schema: of PostgreSQL, with holdfast's tables. None: where the connection's search_path leads.
             timeout_s: for a connection, for each answer, and for SQLite's lock.
+            transaction_idle_s: after so long the server ends a handler's transaction in which nothing happens
+                (`transaction=`). A process that is frozen in one, or cut off from the network, keeps the record's
+                partition from its next owner for so long. Not of SQLite.
             create: make the tables if they are not there: for tests and examples. Elsewhere `holdfast sql schema`
                 prints the statements, to be run by who may.
             runtime: this process' machine.
@@ -66,20 +85,22 @@ class SqlPositions:
             SettingError: a setting cannot work. The URL is not in its text.
             MissingExtraError: PostgreSQL, and psycopg is not installed.
         """
-        _check_seconds(timeout_s)
+        _check_seconds("timeout_s", timeout_s)
+        _check_seconds("transaction_idle_s", transaction_idle_s)
         names = Names(schema)
         scheme, rest = _parts(url)
         if scheme in _POSTGRESQL:
             from holdfast.adapters.sql.postgres import PostgresDatabase  # noqa: PLC0415 - of an extra
 
-            database: Database = PostgresDatabase(f"postgresql://{rest}", names, timeout_s, runtime)
+            database: Database = PostgresDatabase(f"postgresql://{rest}", names, timeout_s, transaction_idle_s, runtime)
         elif scheme == "sqlite":
             if schema is not None:
                 raise SettingError("schema", schema, "leave it out: a SQLite file has none")
             database = SqliteDatabase(_path_in(rest), names, timeout_s, runtime)
+            transaction_idle_s = math.inf
         else:
             raise SettingError("url", f"{scheme}://...", _URLS)
-        return cls(database, names, create=create, runtime=runtime)
+        return cls(database, names, create=create, idle_s=transaction_idle_s, runtime=runtime)
 
     @property
     def store_id(self) -> str:
@@ -109,6 +130,14 @@ class SqlPositions:
         """
         self.connect()
         return SqlSession(self._books, self._runtime.token(8), lease_s)
+
+    def transaction(self, partition: str, epoch: int, offsets: Sequence[int]) -> SqlTransaction | None:
+        """Begin a transaction for a handler: see `Transactions`, and `@app.handler(..., transaction=store)`."""
+        return begin(self._books, partition, epoch, offsets)
+
+    def abandon(self, partition: str, epoch: int, offsets: Sequence[int]) -> bool:
+        """Let the transaction of these records commit no more: see `Transactions`."""
+        return self._books.abandon(partition, epoch, offsets)
 
     def look(self) -> str:
         """Ask the database whether it has the tables. Makes none. Returns: a text with what is there. Raises as
@@ -141,15 +170,15 @@ class SqlPositions:
         self._database.forked()
         books = self._books
         books.forked()
-        self._books = Books(self._database, books.statements, self._runtime)
+        self._books = Books(self._database, books.statements, self._runtime, books.idle_s)
 
     def __repr__(self) -> str:
         return f"SqlPositions({self._database.where})"
 
 
-def _check_seconds(value: object) -> None:
+def _check_seconds(field: str, value: object) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0.1 <= value < math.inf:
-        raise SettingError("timeout_s", value, "give a number of seconds, at least 0.1")
+        raise SettingError(field, value, "give a number of seconds, at least 0.1")
 
 
 def _parts(url: object) -> tuple[str, str]:

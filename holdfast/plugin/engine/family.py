@@ -126,6 +126,10 @@ class Family(Protocol):
         member has taken the partition over."""
         return
 
+    def fenced(self, owner: Ownership) -> None:
+        """A handler's transaction was refused: another member has taken the partition over."""
+        return
+
     def given_up(self, entry: Entry) -> None:
         """The entry left without being settled: the next owner reads it again."""
         return

@@ -121,6 +121,7 @@ def make_parts(
         group=group,
         tell=tell,
         letter_sent=hooks.sent,
+        unanswered=outage.unanswered,
         stop=stopping.fail,
     )
     sessions = Sessions(

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.dedup.claims import NEVER, Acquired, AskInHand, Drop, InHand, LetGo, Mark, Token, Wait
+from holdfast.dedup.claims import Acquired, AskInHand, Drop, InHand, LetGo, Mark, Token, Wait
 from holdfast.errors import StoreUnavailable
 from tests.harness.servers.postgres import postgres
-from tests.harness.sql_stores import Databases, Model
+from tests.harness.sql_stores import Databases, Model, settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databa
 def own(session: Session | ClaimSession, partition: str = P) -> Acquired:
     [reply] = session.acquire([partition])
     assert isinstance(reply, Acquired), reply
-    return reply._replace(born_ms=0, begun=False, since=NEVER)
+    return settled(reply)._replace(begun=False)
 
 
 def mark(session: Session | ClaimSession, epoch: int, offsets: Sequence[int], watermark: int = 0) -> set[int]:
@@ -112,7 +112,7 @@ class TestMarks:
         epoch = own(a).epoch
         mark(a, epoch, [7], watermark=7)
         mark(a, epoch, [3], watermark=2)
-        assert own(a) == Acquired(2, 7, frozenset({7}), frozenset())
+        assert own(a) == Acquired(2, 8, frozenset(), frozenset())
 
     def test_the_owner_may_leap_over_what_it_never_marked(self, bench: Bench) -> None:
         a = bench.begin()
@@ -256,7 +256,7 @@ class TestWithinOneProcess:
         assert mark(a, former, [1, 9]) == {9}
         a.release([Token(P, 2, former)])
         assert a.poll([AskInHand(P, 2, [1, 2, 3])]) == [InHand(frozenset({1}), frozenset({2}))]
-        assert own(databases.begin()) == Acquired(3, 1, frozenset({1}), frozenset())
+        assert own(databases.begin()) == Acquired(3, 2, frozenset(), frozenset())
 
     def test_not_once_another_process_has_had_it(self, databases: Databases) -> None:
         a, b = databases.begin(), databases.begin()

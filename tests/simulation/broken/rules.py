@@ -81,8 +81,8 @@ RULES = (
     Broken(
         name="fenced-mark-keeps-the-partition",
         file="plugin/engine/partition/partitioned.py",
-        rule="        if fenced and owner.phase is Phase.OWNED:",
-        instead="        if False and owner.phase is Phase.OWNED:",
+        rule="        if owner.phase is Phase.OWNED:\n            self.partitions.retake(owner)",
+        instead="        if False:\n            self.partitions.retake(owner)",
         breaks="progress: it works on what another owns",
     ),
     Broken(

@@ -196,7 +196,13 @@ class Partitioned(Family):
             owner.entries.pop(entry.record.offset, None)
             entry.state = EntryState.GONE
             self._parts.intake.left(entry)
-        if fenced and owner.phase is Phase.OWNED:
+        if fenced:
+            self.fenced(owner)
+
+    def fenced(self, owner: Ownership) -> None:
+        """Another member has taken the partition over behind our back: it is taken over anew, as if it had been
+        lost."""
+        if owner.phase is Phase.OWNED:
             self.partitions.retake(owner)
 
     def tend(self) -> None:

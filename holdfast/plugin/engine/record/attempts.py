@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.errors import BatchFailed, DeadLetterError, HandlerError, Unretriable
 from holdfast.plugin.engine.record.calling import call_async, call_plain, check_returned
 from holdfast.plugin.engine.record.coroutines import first_step, in_own_context
+from holdfast.plugin.handling.transacting import NotHandled
 from holdfast.plugin.retrying.failures import words_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,11 @@ class Outcome(Enum):
 
 
 class Ended(NamedTuple):
-    """One entry back from a worker; a run whose records did not all end well with how each of them ended."""
+    """One entry back from a worker; a run whose records did not all end well with how each of them ended.
+
+    An error of one that has not started is StoreUnavailable or FormerOwner: its transaction could not begin, or was
+    undone.
+    """
 
     entry: Entry
     outcome: Outcome
@@ -94,6 +99,8 @@ def _verdict(call: Call, error: BaseException) -> tuple[Outcome, Exception | Non
     alone, where handlers run with `workers=0`, or in the application's event loop. Raised again when all records of the
     call are back, it ends the app. And nothing, if the application cancels the handler's task, whatever the handler
     makes of that: the app is to leave, and others get the record."""
+    if isinstance(error, NotHandled):
+        return Outcome.NOT_STARTED, error.due_to
     if call.home is not None and (call.uprooted(error) or isinstance(error, KeyboardInterrupt)):
         call.home.cancelled()
         if isinstance(error, KeyboardInterrupt):
@@ -328,17 +335,21 @@ def _report_batch(
     outcome, failure = _OK if error is None else _verdict(call, error)
     if outcome is Outcome.NOT_STARTED:
         for entry in entries:
-            report(Ended(entry, Outcome.NOT_STARTED, None, [_NOT_STARTED] * entry.count))
+            report(Ended(entry, Outcome.NOT_STARTED, failure, [(outcome, failure)] * entry.count))
         if call.struck is not None:
             raise call.struck
         return
     given = [at for at in range(sum(entry.count for entry in entries)) if at not in undecoded]
     failures = {**undecoded, **_failures(failure, given)}
+    # In a transaction all of them are undone: those that are not to blame run again.
+    others = _OK if error is None or entries[0].handler.transaction is None else _NOT_STARTED
     number = 0
     for entry in entries:
-        each = [(Outcome.FAILED, failures[at]) if at in failures else _OK for at in range(number, number + entry.count)]
+        each = [
+            (Outcome.FAILED, failures[at]) if at in failures else others for at in range(number, number + entry.count)
+        ]
         number += entry.count
-        worst = next((one for one in each if one[0] is Outcome.FAILED), _OK)
+        worst = next((one for one in each if one[0] is Outcome.FAILED), each[0])
         report(Ended(entry, worst[0], worst[1], each))
 
 

@@ -135,7 +135,8 @@ class Hung:
         """Judge the end of a call that was overdue; None = nothing: it was given up before."""
         entry, outcome, error, _ = ended
         watched = self.known.get(entry)
-        if watched is None or outcome not in _RAN:
+        ran = outcome in _RAN or (outcome is Outcome.NOT_STARTED and error is not None)
+        if watched is None or not ran:
             return ended
         del self.known[entry]
         if not watched.given_up:
@@ -177,7 +178,7 @@ class Hung:
         )
 
     def _give_up(self, watched: _Watched, entries: Sequence[Entry], now: float) -> None:
-        if not self._workers.give_up(watched.call, watched.seen):
+        if not (self._undone(entries) and self._workers.give_up(watched.call, watched.seen)):
             return  # it has just ended
         watched.given_up = True
         self.given_up += 1
@@ -212,6 +213,14 @@ class Hung:
                 self._outcomes.leave_to_others(entry)
             else:
                 self._outcomes.gave_up(entry, hung, letter=letter)
+
+    def _undone(self, entries: Sequence[Entry]) -> bool:
+        """Let their transaction, where they have one, commit no more: its effects, and a dead letter, would both be.
+        False = it is being committed."""
+        store = entries[0].handler.transaction
+        offsets = [offset for entry in entries for offset in entry.offsets]
+        owner = entries[0].owner
+        return store is None or store.abandon(owner.name, owner.store_epoch, offsets)
 
     def _error(self, entry: Entry, what: str) -> HandlerHung:
         settings, record = self._settings, entry.record

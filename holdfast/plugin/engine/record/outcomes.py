@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Token
-from holdfast.errors import HandlerFailed, HandlerHung, LetterTooLarge
+from holdfast.errors import FormerOwner, HandlerFailed, HandlerHung, LetterTooLarge, StoreUnavailable
 from holdfast.plugin.audit.schema import Outcome as AuditOutcome
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
 from holdfast.plugin.engine.record.entry import EntryState
@@ -59,6 +59,16 @@ class _Alike:
         return False
 
 
+def _left_to_others(ended: Ended) -> bool:
+    """Whether only the new owner of an entry that did not end well tries again or gives up."""
+    entry, outcome, error, _ = ended
+    if not entry.owner.is_owned or (outcome is Outcome.NOT_STARTED and isinstance(error, FormerOwner)):
+        return True
+    # Also before the loop has seen that the session is lost: a zombie's handler may fail because its sink has refused
+    # it, and that is no failure of the record.
+    return outcome is Outcome.FAILED and entry.owner.cancelled
+
+
 class Outcomes:
     """Decides, for each entry that comes back from the workers. One thread."""
 
@@ -83,8 +93,10 @@ class Outcomes:
         group: str,
         tell: Callable[[Event], None],
         letter_sent: Callable[[Letter], None],
+        unanswered: Callable[[StoreUnavailable], None],
         stop: Callable[[Exception], None],
     ) -> None:
+        self._unanswered = unanswered
         self._lanes, self._timers, self._workers = lanes, timers, workers
         self._claiming, self._settling, self._owed, self._intake = claiming, settling, owed, intake
         self._letters, self._group, self._tell, self._stop = letters, group, tell, stop
@@ -122,15 +134,10 @@ class Outcomes:
             self._settling.ended(entry)
         elif outcome is Outcome.LETTER_FAILED and entry in self.stuck:
             self._again_later(entry, error)  # also after a hand-over: its new owner waits for us
-        elif not entry.owner.is_owned or (outcome is Outcome.FAILED and entry.owner.cancelled):
-            # Also before the loop has seen that the session is lost: a zombie's handler may fail because its sink has
-            # refused it, and that is no failure of the record.
-            if outcome is Outcome.FAILED:
-                self._recorder.ended(entry, AuditOutcome.FAILED)
-            self._lanes.back(entry, EntryState.GONE)
-            self.leave_to_others(entry)
+        elif _left_to_others(ended):
+            self._left(entry, outcome)
         elif outcome is Outcome.NOT_STARTED:
-            self._lanes.back(entry, EntryState.READY)
+            self._not_started(entry, error)
         elif outcome is Outcome.LETTER_FAILED:
             self._again_later(entry, error)
         else:
@@ -216,6 +223,19 @@ class Outcomes:
             self._tell_failed(alike.first, summary_of(alike.error), alike.wait_s, alike.records)
 
     # ---- inside
+    def _left(self, entry: Entry, outcome: Outcome) -> None:
+        if outcome is Outcome.FAILED:
+            self._recorder.ended(entry, AuditOutcome.FAILED)
+        self._lanes.back(entry, EntryState.GONE)
+        self.leave_to_others(entry)
+        if entry.owner.is_owned and outcome is Outcome.NOT_STARTED:  # its transaction was refused
+            self.family.fenced(entry.owner)
+
+    def _not_started(self, entry: Entry, error: Exception | None) -> None:
+        if isinstance(error, StoreUnavailable):
+            self._unanswered(error)  # nothing starts until the store answers: this one would start at once
+        self._lanes.back(entry, EntryState.READY)
+
     def _forget(self, entry: Entry) -> None:
         """An entry leaves without being settled."""
         entry.owner.entries.pop(entry.record.offset, None)

@@ -51,19 +51,27 @@ class Outage:
         try:
             yield
         except StoreUnavailable as error:
-            now = self._runtime.now()
-            self._attempts += 1
-            self._again = now + (BACKOFF.wait_s(self._attempts, error, self._runtime.random) or 0.0)
-            if self._since is None:
-                self._since = self._logged_at = now
-                self._tell(StoreDown(error=str(error), mode="pause"))
-            elif now - self._logged_at >= _LOG_EACH_S:
-                self._logged_at = now
-                _log.error(
-                    "the store is down for %.0f s: nothing new starts and nothing is lost until it answers; %s",
-                    now - self._since,
-                    error,
-                )
+            self._note(error)
+
+    def unanswered(self, error: StoreUnavailable) -> None:
+        """A handler's transaction got no answer. Of many at a time the first counts."""
+        if self.may_ask:
+            self._note(error)
+
+    def _note(self, error: StoreUnavailable) -> None:
+        now = self._runtime.now()
+        self._attempts += 1
+        self._again = now + (BACKOFF.wait_s(self._attempts, error, self._runtime.random) or 0.0)
+        if self._since is None:
+            self._since = self._logged_at = now
+            self._tell(StoreDown(error=str(error), mode="pause"))
+        elif now - self._logged_at >= _LOG_EACH_S:
+            self._logged_at = now
+            _log.error(
+                "the store is down for %.0f s: nothing new starts and nothing is lost until it answers; %s",
+                now - self._since,
+                error,
+            )
 
     def answered(self) -> None:
         """A call got its answer."""

@@ -109,8 +109,7 @@ class PostgresDatabase:
 
     def open(self, first: Statement) -> PostgresOpened:
         """Implements `Database.open`. One round trip."""
-        bounds = self._bounds(None, self._idle_s).split(";")
-        return self._asked_apart(lambda link: PostgresOpened(self, link, bounds, first), keep=True)
+        return self._asked_apart(lambda link: PostgresOpened(self, link, self._idle_s, first), keep=True)
 
     def give_back(self, link: Link) -> None:
         """Take the connection of a transaction that has ended."""
@@ -158,13 +157,13 @@ class PostgresDatabase:
         self._watchdog = Watchdog(self._timeout_s, self._runtime)
         self._link = Link(self._opened, self._watchdog)
 
-    def _bounds(self, lock_s: float | None, idle_s: float | None = None) -> str:
+    def _bounds(self, lock_s: float | None) -> str:
         """The bounds of one transaction, for the server. One that is frozen gives its rows free by the last."""
         ms = round(self._timeout_s * _SERVERS_SHARE * 1000)
         lock_ms = ms if lock_s is None else round(lock_s * 1000)
         return (
             f"SET LOCAL statement_timeout = {ms}; SET LOCAL lock_timeout = {lock_ms}; "
-            f"SET LOCAL idle_in_transaction_session_timeout = {round((idle_s or self._timeout_s) * 1000)}"
+            f"SET LOCAL idle_in_transaction_session_timeout = {round(self._timeout_s * 1000)}"
         )
 
     def _asked(self, whole: Callable[[Connection], T], lock_s: float | None) -> T:

@@ -291,6 +291,8 @@ class TestACommitWithoutAnAnswer:
 
     def test_is_waited_for_while_the_server_has_it(self, database: Databases) -> None:
         a, b = Process(database, timeout_s=1.0), database.begin()
+        for other in [a.begin(10), a.begin(11)]:
+            other.commit()
         unheard = a.unheard()
         unheard.lose_commit = "before"
         tx = a.begin(0)
@@ -298,12 +300,13 @@ class TestACommitWithoutAnAnswer:
         kept, tx._opened._of.close = tx._opened._of, lambda: None  # type: ignore[attr-defined]
         with pytest.raises(StoreUnavailable):
             tx.commit()
+        a.store._books.held[P]._idle.reverse()  # another row's turn, which nothing holds
         with pytest.raises(StoreUnavailable):
             a.begin(0)
         assert b.acquire([P]) == [Wait.WAIT]
         kept._block.__exit__(None, None, None)  # it has had the COMMIT after all
         assert a.store.transaction(P, a.epoch, [0]) is None
-        assert effects(database) == [0]
+        assert effects(database) == [0, 10, 11]
         kept.connection.close()
 
     def test_tells_the_loop_that_the_database_is_away_until_it_answers(self, databases: Databases) -> None:

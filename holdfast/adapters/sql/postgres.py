@@ -3,7 +3,8 @@
 One connection for the loop's questions, and one for each transaction of a handler that is open.
 
 Each transaction says its isolation, its rights and its bounds itself: a database, a user or a URL may have others by
-default. Bounds are SET LOCAL, and nothing is prepared, so that pgBouncer may give each transaction another server.
+default. Bounds are SET LOCAL, and nothing is prepared unless the user says so: pgBouncer may give each transaction
+another server.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ class PostgresDatabase:
         url: as libpq reads it.
         names: of the tables.
         timeout_s: for a connection, and for each answer.
-        idle_s: after so long the server ends a handler's transaction in which nothing happens.
         runtime: threads, locks and the clock.
+        idle_s: after so long the server ends a handler's transaction in which nothing happens.
+        prepare: whether psycopg prepares statements that are repeated.
 
     Raises:
         SettingError: libpq cannot read the URL. It is not in the error.
@@ -59,7 +61,9 @@ class PostgresDatabase:
     kind: Kind = "postgresql"
     for_update, skip_locked = " FOR UPDATE", " FOR UPDATE SKIP LOCKED"
 
-    def __init__(self, url: str, names: Names, timeout_s: float, idle_s: float, runtime: Runtime) -> None:
+    def __init__(
+        self, url: str, names: Names, timeout_s: float, runtime: Runtime, *, idle_s: float, prepare: bool
+    ) -> None:
         try:
             given: dict[str, Any] = dict(conninfo.conninfo_to_dict(url))
         except psycopg.Error:
@@ -71,6 +75,7 @@ class PostgresDatabase:
         bounds = {"connect_timeout": max(2, round(timeout_s)), "tcp_user_timeout": round(timeout_s * 1000)}
         self._parameters = {"application_name": "holdfast", **bounds, **given}
         self._names, self._timeout_s, self._idle_s, self._runtime = names, timeout_s, idle_s, runtime
+        self._prepare_threshold = 5 if prepare else None
         self._lock = runtime.lock()
         self._watchdog = Watchdog(timeout_s, runtime)
         self._link = Link(self._opened, self._watchdog)
@@ -208,7 +213,7 @@ class PostgresDatabase:
         raise AssertionError
 
     def _opened(self) -> psycopg.Connection[tuple[Any, ...]]:
-        connection = psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
+        connection = psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=self._prepare_threshold)
         standby = True
         try:
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED

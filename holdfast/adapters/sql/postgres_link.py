@@ -130,8 +130,9 @@ class PostgresOpened(PostgresTransaction):
         """Implements `Opened.commit`."""
         status = self.connection.info.transaction_status
         if status != _STATUS.INTRANS:
+            cut = self.is_cut
             self.close()
-            if self.is_cut:
+            if cut:
                 raise _unanswered("its connection broke before COMMIT was sent")
             raise StateError(FAILED_BEFORE if status == _STATUS.INERROR else ENDED_BEFORE)
         try:

@@ -64,6 +64,7 @@ class SqlPositions:
         schema: str | None = None,
         timeout_s: float = 5.0,
         transaction_idle_s: float = _IDLE_S,
+        prepare: bool = False,
         create: bool = False,
         runtime: Runtime = MACHINE,
     ) -> SqlPositions:
@@ -77,6 +78,8 @@ class SqlPositions:
             transaction_idle_s: after so long the server ends a handler's transaction in which nothing happens
                 (`transaction=`). A process that is frozen in one, or cut off from the network, keeps the record's
                 partition from its next owner for so long. Not of SQLite.
+            prepare: whether psycopg prepares statements that are repeated, a handler's too: they take less time. Not
+                behind a pgBouncer in transaction mode that does not know prepared statements (before 1.21).
             create: make the tables if they are not there: for tests and examples. Elsewhere `holdfast sql schema`
                 prints the statements, to be run by who may.
             runtime: this process' machine.
@@ -92,7 +95,9 @@ class SqlPositions:
         if scheme in _POSTGRESQL:
             from holdfast.adapters.sql.postgres import PostgresDatabase  # noqa: PLC0415 - of an extra
 
-            database: Database = PostgresDatabase(f"postgresql://{rest}", names, timeout_s, transaction_idle_s, runtime)
+            database: Database = PostgresDatabase(
+                f"postgresql://{rest}", names, timeout_s, runtime, idle_s=transaction_idle_s, prepare=prepare
+            )
         elif scheme == "sqlite":
             if schema is not None:
                 raise SettingError("schema", schema, "leave it out: a SQLite file has none")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from holdfast.adapters.sql.changes import Statement
 from holdfast.dedup.claims import Acquired, LetGo, Mark, Wait
 from holdfast.dedup.transactions import Conflict
 from holdfast.errors import FormerOwner, HandlerHung, StateError, StoreUnavailable
@@ -510,7 +509,14 @@ def test_a_transaction_is_read_committed_and_bounded_whatever_the_user_has_by_de
     assert shown == ["read committed", "0"]
 
 
-def test_a_statement_of_one_mark_has_its_parameters_bound(database: Databases) -> None:
-    a = Process(database)
-    with pytest.raises(Exception, match="syntax"):
-        a.store._books.database.change_all([Statement("UPDATE nothing at all", ())])
+@pytest.mark.parametrize("prepare", [False, True])
+def test_statements_are_prepared_only_where_the_user_says_so(database: Databases, *, prepare: bool) -> None:
+    a = Process(database, prepare=prepare)
+    for offset in range(12):
+        a.run(offset)
+    tx = a.begin(12)
+    [(count,)] = tx.connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchall()
+    tx.failed(ValueError())
+    a.run(12)
+    assert (count > 0) is prepare
+    assert effects(database) == list(range(13))

@@ -215,6 +215,30 @@ def test_a_handler_that_is_given_up_leaves_a_letter_and_no_effect(shop: Shop) ->
     shop.wait("two", committed=2)
 
 
+@pytest.mark.full
+def test_what_postgresql_undoes_to_end_a_conflict_runs_again_and_counts_as_no_attempt(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    import psycopg  # noqa: PLC0415 - of an extra
+
+    databases = Databases.of("postgresql", tmp_path, lambda: request.getfixturevalue("postgres"))
+    conflicts: list[Exception] = [psycopg.errors.SerializationFailure(), psycopg.errors.DeadlockDetected()]
+    with Bench(claims=databases.store()) as bench:
+        shop = Shop(bench, databases)
+
+        def book(record: Record, *, tx: Any) -> None:
+            shop.write(tx, record)
+            if conflicts:
+                raise conflicts.pop()
+
+        a = shop.member(handler=book)
+        shop.produce("one", "two")
+        shop.wait("one", "two", committed=2)
+        assert not conflicts
+        assert not failures(a)
+    databases.close()
+
+
 class TestBatches:
     def test_are_one_transaction(self, shop: Shop) -> None:
         shop.produce(*map(str, range(20)))

@@ -20,6 +20,7 @@ _SEEDS = 300
 #: Options that no seed draws, and why. Empty is how it should be.
 _NOT_DRAWN: dict[str, str] = {
     "handler.value": "it decodes right before the call, in the same step: tests/unit/engine/test_typed_handlers.py",
+    "handler.transaction": "worlds have no database with effects: tests/unit/engine/test_effects_in_a_database.py",
 }
 
 

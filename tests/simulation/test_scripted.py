@@ -290,7 +290,10 @@ def test_an_emptied_store_may_cost_repeats_and_no_records(stage: ScriptedWorld) 
 
 
 def test_order_is_what_it_says(stage: ScriptedWorld) -> None:
-    stage.member(app_of(lambda _: stage.sleep(1.0), Settings(workers=4, ordering="none"), key=None))
+    def handle(record: Record) -> None:
+        stage.sleep(1.0 if record.offset == 0 else 0.1)
+
+    stage.member(app_of(handle, Settings(workers=4, ordering="none"), key=None))
     send(stage)
     stage.settle()
     with pytest.raises(AssertionError, match=r"orders-\d@\d was handled before orders-\d@\d, which was sent before it"):

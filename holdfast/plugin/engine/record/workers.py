@@ -105,8 +105,8 @@ class Workers:
         #: Calls of handlers that have a timeout, until `Hung` takes them.
         self.timed: list[Call] = []
         self._record_s = _CHUNK_S
-        #: How long a call in a thread takes: up at once, and down slowly. Long, until some twenty have ended.
-        self._call_s = _LONG_S * 10
+        #: How long a call in a thread takes: up at once, and down slowly. Long, until one has ended.
+        self._call_s = _LONG_S
         self._together = Together()
         #: Chunks that may hold records which have not started.
         self._chunks: list[Call] = []

@@ -157,9 +157,10 @@ class TestRevoke:
             bench.broker.produce("orders", 0, "0x0")
             bench.broker.produce("orders", 1, *numbered("1x", range(30)), key="k")
             bench.work.hold("1x0")
-            first = bench.member("a", settings=SETTINGS)
+            first = bench.member("a", settings=PATIENT)
             bench.wait_running("0x0", "1x0")
-            second = bench.member("b", settings=SETTINGS)
+            bench.group.aim({first.source: [P0, P1]})  # so that the second's coming moves nothing by itself
+            second = bench.member("b", settings=PATIENT)
             bench.group.aim({first.source: [P1], second.source: [P0]})
             bench.wait(lambda: first.owns == {P1})
             bench.work.let_go("1x0")

@@ -46,7 +46,7 @@ _LOOK_S, _TURN_S, _TURN = 0.02, 0.25, 20_000
 _LOOK_BEHIND_S = 0.1
 #: While another partition has nothing here, a partition is paused when so many records of it wait, which takes a tenth
 #: of a second; the next time at four times as many. A pause by fewer would throw away more than it saves.
-_EARLY, _EARLIER = 7_000, 4
+_EARLY, _EARLY_GROWTH = 7_000, 4
 #: A paused partition goes on when no more waits of it than this part of what it was paused at.
 _GO_ON = 4
 
@@ -398,7 +398,7 @@ class Intake:
         records, paused_at = self.waiting.records_of(partition), self._paused_at.get(partition, 0)
         if partition in self._paused:  # until most of that is done: each resume fetches anew
             return records >= paused_at // _GO_ON
-        early = paused_at * _EARLIER or _EARLY
+        early = paused_at * _EARLY_GROWTH or _EARLY
         if waits < most and not (self._without and records >= early):
             return False
         self._paused_at[partition] = records

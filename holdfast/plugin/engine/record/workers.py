@@ -360,7 +360,7 @@ class Workers:
     def _finish(self, call: Call) -> bool:
         """Whether it had been given up, and another thread runs in the place of this one."""
         took = 0.0 if call.began is None else self._runtime.now() - call.began
-        if call.times and call.began is not None:
+        if call.times:
             self._timings.append((call.handler, call.times, took))
         with self._lock:
             given_up, call.over = call.over, True

@@ -664,6 +664,25 @@ def test_fresh_records_come_in_the_next_call_beside_a_backlog_that_waits(
     end(loop)
 
 
+def test_a_partition_that_the_loop_lets_go_on_is_fetched_while_records_of_it_still_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("holdfast.plugin.engine.flow.intake._TURN_S", 0.0)
+    loops = Loops(partitions=2)
+    loop = loops.loop(max_in_flight=400)
+    loops.produce(*numbered("a", range(2_000)))
+    intake = loop.parts.intake
+    until(lambda: intake.waiting.records > 100, meanwhile=lambda: take(loop, 20))
+    with loop.lock, loop.whole():
+        loop.user.hold([partition()])
+    until(lambda: intake.paused == 1, meanwhile=lambda: take(loop, 20))
+    with loop.lock, loop.whole():
+        loop.user.let([partition()])
+    until(lambda: intake.paused == 0, meanwhile=lambda: take(loop, 1))
+    assert intake.waiting.records > 0
+    end(loop)
+
+
 def test_a_partition_that_the_loop_has_paused_is_not_read_while_another_is_held_back_nor_after_that() -> None:
     loops = Loops(partitions=2)
     loop = loops.loop("explicit", max_ahead=50, max_in_flight=20)

@@ -397,7 +397,7 @@ class Intake:
             return False
         records, paused_at = self.waiting.records_of(partition), self._paused_at.get(partition, 0)
         if partition in self._paused:  # until most of that is done: each resume fetches anew
-            return records >= paused_at // _GO_ON
+            return records >= paused_at // _GO_ON if paused_at else waits >= most // _GO_ON
         early = paused_at * _EARLY_GROWTH or _EARLY
         if waits < most and not (self._without and records >= early):
             return False

@@ -6,6 +6,7 @@ import ssl
 import threading
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 LONG_S = 30.0
 BROKER = "broker-a"
+#: How often a topic is changed, and by how many threads new groups are made meanwhile.
+_CHANGES, _MAKING = 10, 2
 _names = count()
 
 
@@ -126,6 +129,36 @@ def test_a_topic_is_known_as_soon_as_it_is_made_and_unknown_once_it_is_deleted(
     admin.delete_topic(queue.topic, deadline())
     with pytest.raises(UnknownTopic):
         client.route(queue.topic, deadline(), fresh=True)
+
+
+def test_a_changed_topic_is_known_also_where_new_groups_make_theirs_meanwhile(
+    client: RemotingClient, admin: Admin, rocketmq: RocketMQServer, queue: Partition
+) -> None:
+    """A name server takes a broker's word on a topic that it knows only with a version of all topics that is new to it.
+    The first heartbeat of a group makes its retry topic, beside any change: the first of the two may bring the version
+    of both."""
+    over = threading.Event()
+
+    def make_groups() -> None:
+        with RemotingClient(rocketmq.namesrv) as own:
+            own.route(queue.topic, deadline())
+            while not over.is_set():
+                name = f"requests-{time.time_ns()}-{next(_names)}"
+                own.heartbeat([Consumer(group=name, subscriptions=(Subscription(topic=queue.topic),))], deadline())
+
+    with ThreadPoolExecutor(_MAKING) as pool:
+        making = [pool.submit(make_groups) for _ in range(_MAKING)]
+        missed = []
+        try:
+            for queues in range(5, 5 + _CHANGES):
+                admin.create_topic(queue.topic, deadline(), queues=queues)
+                if len(client.route(queue.topic, deadline(), fresh=True).queues()) != queues:
+                    missed.append(queues)
+        finally:
+            over.set()
+        for each in making:
+            each.result(LONG_S)
+    assert missed == []
 
 
 def test_the_cluster_is_read(client: RemotingClient, admin: Admin, queue: Partition) -> None:

@@ -11,11 +11,12 @@ from holdfast.adapters.rocketmq.remoting.answers import BrokerRefused, Shape, lo
 from holdfast.adapters.rocketmq.remoting.client import as_fields
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.adapters.rocketmq.remoting.membership import read_queue
-from holdfast.errors import SourceUnavailable, UnknownGroup
+from holdfast.adapters.rocketmq.remoting.routes import QueueData
+from holdfast.errors import SourceUnavailable, UnknownGroup, UnknownTopic
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from holdfast.adapters.rocketmq.remoting.answers import Answer
     from holdfast.adapters.rocketmq.remoting.client import RemotingClient
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.timing import Deadline
 
 
-#: How long a name server that lists no master is left alone before it is asked again.
+#: How long a name server that lists no master, or does not know a change yet, is left alone before it is asked again.
 _AGAIN_S = 0.2
 
 
@@ -122,22 +123,31 @@ class Admin:
     ) -> None:
         """Create or change a topic on these brokers (None: all). Name servers know it when this returns.
 
+        A name server takes a broker's word on a topic that it knows only if it comes with a version of all topics that
+        is new to it. Where a broker makes another topic meanwhile, as a group's retry topic by its first heartbeat, a
+        change can be lost (RocketMQ 5.5, RouteInfoManager.isTopicConfigChanged). It is sent again then.
+
         Args:
             topic: its name.
             deadline: for all requests.
             queues: number of queues on each broker.
             read_queues: None: as `queues`. More than write_queues while queues are being removed.
             write_queues: None: as `queues`.
-            perm: 4 read, 2 write.
+            perm: 4 read, 2 write; a broker that grants less itself (brokerPermission) keeps to that.
             brokers: their names.
             attributes: as RocketMQ 5 writes them ("+message.type=NORMAL").
+
+        Raises:
+            SourceUnavailable: a name server does not know the change by the deadline, or as for all methods.
         """
+        read = queues if read_queues is None else read_queues
+        write = queues if write_queues is None else write_queues
         fields = as_fields(
             {
                 "topic": topic,
                 "defaultTopic": "TBW102",
-                "readQueueNums": queues if read_queues is None else read_queues,
-                "writeQueueNums": queues if write_queues is None else write_queues,
+                "readQueueNums": read,
+                "writeQueueNums": write,
                 "perm": perm,
                 "topicFilterType": "SINGLE_TAG",
                 "topicSysFlag": 0,
@@ -145,7 +155,14 @@ class Admin:
                 "attributes": attributes,
             }
         )
-        self._masters(Request(codes.Request.CREATE_TOPIC, f"creating {topic}", fields), brokers, deadline)
+        request = Request(codes.Request.CREATE_TOPIC, f"creating {topic}", fields)
+        while True:
+            changed = self._masters(request, brokers, deadline)
+            if self._known(topic, {QueueData(name, read, write, perm) for name in changed}, deadline):
+                return
+            if deadline.left_s() <= _AGAIN_S:
+                raise SourceUnavailable(f"creating {topic}: brokers have it, and name servers do not in time")
+            SYSTEM_CLOCK.sleep(_AGAIN_S)
 
     def delete_topic(self, topic: str, deadline: Deadline) -> None:
         """Remove a topic from all brokers and name servers."""
@@ -243,14 +260,30 @@ class Admin:
         request = membership.connections(group)
         return membership.read_connections(self._client.network.ask(self._client.master(broker), request, deadline))
 
-    def _masters(self, request: Request, brokers: Collection[str] | None, deadline: Deadline) -> None:
+    def _known(self, topic: str, wanted: Iterable[QueueData], deadline: Deadline) -> bool:
+        """Whether name servers have a topic's queues so, with this permission or less."""
+        try:
+            route = self._client.route(topic, deadline, fresh=True)
+        except UnknownTopic:
+            return False
+        found = {data.broker: data for data in route.queue_datas}
+        return all(
+            (data := found.get(each.broker)) is not None
+            and (data.read, data.write) == (each.read, each.write)
+            and data.perm & ~each.perm == 0
+            for each in wanted
+        )
+
+    def _masters(self, request: Request, brokers: Collection[str] | None, deadline: Deadline) -> Collection[str]:
+        """Ask the masters of these brokers (None: of all), each in its turn; the brokers' names."""
         known = self.cluster(deadline).brokers
         wanted = known if brokers is None else brokers
-        masters = [address for name in wanted if (address := known.get(name, {}).get(codes.MASTER)) is not None]
+        masters = {name: address for name in wanted if (address := known.get(name, {}).get(codes.MASTER)) is not None}
         if not masters or (brokers is not None and len(masters) < len(wanted)):
             raise SourceUnavailable(f"{request.what}: no master of {sorted(wanted) or 'any broker'} is known now")
-        for address in masters:
+        for address in masters.values():
             self._client.network.ask(address, request, deadline).expect()
+        return masters.keys()
 
     def _of_topic(self, topic: str, request: Request, deadline: Deadline) -> list[Answer]:
         """The answers of the masters of all brokers that have the topic."""

@@ -45,7 +45,10 @@ def harmless(text: str, lines: int) -> bool:
     return text.count("\n") == lines and text.replace("\n", "").isprintable()
 
 
-def test_whatever_a_command_writes_of_strangers_is_one_line_and_steers_no_terminal() -> None:
+def test_whatever_a_command_writes_of_strangers_is_one_line_and_steers_no_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
     out, err = Terminal(), Terminal()
     output = Output(as_json=False, out=out, err=err)
     output.say(EVIL)

@@ -63,7 +63,7 @@ def _titled(table: Table, output: Output) -> None:
 
 
 def _table(table: Table, output: Output) -> None:
-    rows = [[shown(cell, 60) if isinstance(cell, str) else cell for cell in row] for row in table.rows[:_MOST_ROWS]]
+    rows = [[shown(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows[:_MOST_ROWS]]
     output.table([name.upper() for name in table.headings], rows)
     if len(rows) < len(table.rows):
         output.say(f"and {len(table.rows) - len(rows):,} more rows")

@@ -315,7 +315,7 @@ def _row(key: str, found: KeyShown | None) -> list[object]:
         told = f"for {span(found.left_s)} more{', with a result' if found.has_result else ''}"
     elif found.token is not None:
         lives = "a live process" if found.session_lives else "a dead process: the next claim takes the key over"
-        told = f"by {shown(found.token.partition, 80)}@{found.token.offset}, {lives} (session {found.session})"
+        told = f"by {shown(found.token.partition)}@{found.token.offset}, {lives} (session {found.session})"
     return [shown(key), _type_of(found.key.key), found.state.value, told]
 
 

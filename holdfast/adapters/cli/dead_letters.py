@@ -222,8 +222,7 @@ def _tell_letters(options: argparse.Namespace, output: Output, letters: Sequence
         output.say()
     if options.tracebacks:
         for letter in letters:
-            for line in letter.told():
-                output.say(line)
+            output.say_all(letter.told())
             output.say()
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_0, span_s
 from holdfast.adapters.cli.conf_file import read_conf
+from holdfast.adapters.cli.layout import wrapped
 from holdfast.adapters.cli.output import count, shown
 from holdfast.errors import NoCoordinator, SettingError
 from holdfast.timing import SYSTEM_CLOCK, Deadline
@@ -236,4 +236,5 @@ class _Tell:
 
     def _line(self, label: str, text: str) -> None:
         safe = shown(text, 2_000)  # names of topics and members are strangers' text
-        self._output.say_all(textwrap.wrap(safe, _WIDTH, initial_indent=f"  {label:<6}", subsequent_indent=" " * 8))
+        width = min(self._output.width or _WIDTH, _WIDTH)
+        self._output.say_all(wrapped(f"  {label:<6}{safe}", width, 8))

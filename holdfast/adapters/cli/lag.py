@@ -31,9 +31,8 @@ exit code 1: the lag of a partition is unknown (it has no leader, its topic is g
 the log's end), or its log has lost records that the group had not read. A partition without a committed offset does not
 count.
 """
-_REMARK = 90
-#: Lines of a screen beside the table of partitions: heading, names, the members' table and its names, total, notes.
-_FRAME = 8
+#: Lines of a screen beside its tables and sentences: how many rows are left out, a blank one, the cursor's.
+_FRAME = 3
 _RATES = ("READ/S", "WRITTEN/S", "CAUGHT UP IN")
 
 
@@ -98,24 +97,31 @@ def _tell(
     """Args: height: of a terminal that is drawn anew."""
     if height is not None:
         output.draw_anew()
-    output.say(heading(view))
+    head, foot = heading(view), [_summary(view, lines, watching=watching)]
+    foot += [f"note: {shown(note, 200)}" for note in view.not_known]
+    output.say(head)
     output.json(_group_json(view, lines))
     for line in lines:
         output.json(line.as_json())
-    shown_lines = lines
+    members = _member_rows(view, lines, watching=watching) if lines and view.members else []
+    columns = ("MEMBER", "HOST", "PARTITIONS", "LAG", *(_RATES if watching else ()))
+    rows, room = lines, None
     if height is not None:  # what is furthest behind first, since the rest has no room
-        shown_lines = sorted(lines, key=lambda line: (not line.wrong, -(line.view.lag or 0)))
-        shown_lines = shown_lines[: max(height - _FRAME - len(view.members) - len(view.notes), 3)]
+        rows = sorted(lines, key=lambda line: (not line.wrong, -(line.view.lag or 0)))
+        room = height - output.height_of(head, *foot) - output.height_of_table(columns, members) - _FRAME
     if lines:
-        _partitions(shown_lines, output, watching=watching)
-        if len(shown_lines) < len(lines):
-            output.say(f"and {len(lines) - len(shown_lines)} partitions more")
-        if view.members:
-            output.say()
-            _members(view, lines, output, watching=watching)
-    output.say(_summary(view, lines, watching=watching))
-    for note in view.not_known:
-        output.say(f"note: {shown(note, 200)}")
+        told = output.table(
+            ("PARTITION", "MEMBER", "OFFSET", "END", "LAG", *(_RATES if watching else ()), ""),
+            [_partition_row(line, watching=watching) for line in rows],
+            room,
+        )
+        if told < len(lines):
+            output.say(f"and {count(len(lines) - told, 'partition')} more")
+    if members:
+        output.say()
+        output.table(columns, members)
+    for each in foot:
+        output.say(each)
 
 
 def heading(view: GroupView) -> str:
@@ -133,17 +139,14 @@ def heading(view: GroupView) -> str:
     return printable(", ".join(parts))
 
 
-def _partitions(lines: list[Line], output: Output, *, watching: bool) -> None:
-    rows: list[list[object]] = []
-    for line in lines:
-        view, rate = line.view, line.rate
-        row = [str(view.partition), shown("?" if line.member is None else line.member or "-")]
-        rates = _rates(rate.consumed_s, rate.produced_s, rate.catch_up_s(view.lag)) if watching else ()
-        rows.append([*row, view.committed, view.end, view.lag, *rates, shown(line.remark, _REMARK)])
-    output.table(("PARTITION", "MEMBER", "OFFSET", "END", "LAG", *(_RATES if watching else ()), ""), rows)
+def _partition_row(line: Line, *, watching: bool) -> list[object]:
+    view, rate = line.view, line.rate
+    rates = _rates(rate.consumed_s, rate.produced_s, rate.catch_up_s(view.lag)) if watching else ()
+    member = shown("?" if line.member is None else line.member or "-")
+    return [str(view.partition), member, view.committed, view.end, view.lag, *rates, shown(line.remark)]
 
 
-def _members(view: GroupView, lines: list[Line], output: Output, *, watching: bool) -> None:
+def _member_rows(view: GroupView, lines: list[Line], *, watching: bool) -> list[list[object]]:
     called = names(view)
     everybody = [(called[each.id], each.host, each.partitions is not None) for each in view.members]
     by_member: dict[str | None, list[Line]] = {None: [], "": []}
@@ -159,7 +162,7 @@ def _members(view: GroupView, lines: list[Line], output: Output, *, watching: bo
         total = Total.of(left)
         rates = _rates(*total.rate, total.catch_up_s) if watching else ()
         rows.append(["(nobody)", "", len(left), total.text, *rates])
-    output.table(("MEMBER", "HOST", "PARTITIONS", "LAG", *(_RATES if watching else ())), rows)
+    return rows
 
 
 def _rates(consumed_s: float | None, produced_s: float | None, catch_up_s: float | None) -> list[object]:

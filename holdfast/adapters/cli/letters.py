@@ -77,12 +77,12 @@ class StoredLetter:
         told: list[object] = [
             f"{_place(record.partition.broker, record.partition.number)}@{record.offset}",
             span((now_ms - self.when_ms) / 1000),
-            shown(self.origin or "-"),
-            shown(self.handler or "-", 40),
+            shown(self.origin or "-", _ORIGIN_CHARS),
+            shown(self.handler or "-"),
             self.attempts,
-            shown(self.error_type or "-", 40),
-            shown(self.error_message or "-", 50),
-            "-" if record.key is None else shown(record.key.decode("utf-8", "backslashreplace"), 40),
+            shown(self.error_type or "-"),
+            shown(self.error_message or "-", _MESSAGE_CHARS),
+            "-" if record.key is None else shown(record.key.decode("utf-8", "backslashreplace")),
             size(len(record.value or b"")) if self.left_out is None else f"left out: {size(self.value_bytes or 0)}",
         ]
         if values:
@@ -126,6 +126,10 @@ class StoredLetter:
 
 
 _DIGITS = 18
+#: What a table shows of an error's message: `--json` has all of it.
+_MESSAGE_CHARS = 120
+#: A topic's 249 letters, a broker's name, a number and an offset.
+_ORIGIN_CHARS = 400
 COLUMNS = ("LETTER", "AGE", "ORIGIN", "HANDLER", "ATTEMPTS", "ERROR", "MESSAGE", "KEY", "SIZE")
 
 

@@ -8,11 +8,14 @@ A command that changes something is finished whether or not somebody still reads
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import shutil
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
+from holdfast.adapters.cli.layout import table, wrapped
 from holdfast.adapters.cli.progress import Progress
 from holdfast.adapters.cli.streams import Stream
 from holdfast.printable import printable, printable_lines
@@ -39,16 +42,21 @@ class Output:
         self._out, self._err = Stream(out, endures=changes), Stream(err, endures=True)
         self._progress: Progress | None = None
 
-    def say(self, text: str = "") -> None:
-        """A line of the result, for people."""
-        if not self.as_json:
-            self._clear()
-            self._out.write(printable(text) + "\n")
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal that shows the results; None: there is none, and lines may have any length."""
+        return shutil.get_terminal_size().columns if self._out.isatty() else None
+
+    def say(self, text: str = "", hang: int = 2) -> None:
+        """A sentence of the result, for people. On a terminal it goes on in lines that are set in by `hang`."""
+        self.say_all(wrapped(printable(text), self.width, hang))
 
     def say_all(self, lines: Iterable[str]) -> None:
-        """Lines of the result, for people."""
-        for line in lines:
-            self.say(line)
+        """Lines of the result, for people. They stay as they are: somebody may want to copy them."""
+        if not self.as_json:
+            for line in lines:
+                self._clear()
+                self._out.write(printable(line) + "\n")
 
     def draw_anew(self) -> None:
         """Let what follows be written over all that a terminal shows."""
@@ -70,17 +78,33 @@ class Output:
         self._err.write(printable_lines(text) + "\n")
         self._err.flush()
 
-    def table(self, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Columns for people; numbers to the right."""
-        cells = [[_cell(each) for each in row] for row in (names, *rows)]
-        widths = [max(len(row[column][0]) for row in cells) for column in range(len(names))]
-        right = [all(row[column][1] for row in cells[1:]) and len(cells) > 1 for column in range(len(names))]
-        for row in cells:
-            parts = [
-                text.rjust(width) if to_right else text.ljust(width)
-                for (text, _), width, to_right in zip(row, widths, right, strict=True)
-            ]
-            self.say("  ".join(parts).rstrip())
+    def table(self, names: Sequence[str], rows: Iterable[Sequence[object]], most_lines: int | None = None) -> int:
+        """Columns for people; numbers to the right. A row that a terminal has no room for is folded (`layout`).
+
+        Args:
+            names: of the columns.
+            rows: with a cell for each column.
+            most_lines: as many rows as fit, but one at least; None: all.
+
+        Returns: how many rows are shown.
+        """
+        if self.as_json:
+            return 0
+        head, *folded = table(names, rows, self.width)
+        if most_lines is not None:
+            ends = list(itertools.accumulate((len(each) for each in folded), initial=len(head)))
+            folded = folded[: max(sum(end <= most_lines for end in ends[1:]), 1)]
+        for lines in (head, *folded):
+            self.say_all(lines)
+        return len(folded)
+
+    def height_of_table(self, names: Sequence[str], rows: Iterable[Sequence[object]]) -> int:
+        """The lines that `table` takes for all of its rows."""
+        return sum(map(len, table(names, rows, self.width)))
+
+    def height_of(self, *sentences: str) -> int:
+        """The lines that `say` takes for them."""
+        return sum(len(wrapped(printable(each), self.width, 2)) for each in sentences)
 
     def agreed(self, question: str) -> bool:
         """Ask whoever runs the command. False too where nobody can be asked: that is said, with the option for it."""
@@ -140,8 +164,9 @@ class LogLines(logging.Formatter):
         return first + printable_lines(below)
 
 
-def shown(text: str, at_most: int = 60) -> str:
-    """Text of strangers (keys, error messages) on one line, shortened."""
+def shown(text: str, at_most: int = 250) -> str:
+    """Text of strangers (keys, error messages) on one line, shortened. No topic's or group's name is longer than the
+    default: whoever reads one writes it into the next command."""
     safe = printable(text)
     return safe if len(safe) <= at_most else safe[: at_most - 1] + "…"
 
@@ -178,13 +203,3 @@ def span(seconds: float) -> str:
             parts.append(f"{left // unit}{name}")
             left %= unit
     return " ".join(parts[:2])
-
-
-def _cell(value: Any) -> tuple[str, bool]:  # noqa: ANN401 - whatever a table shows
-    if value is None:
-        return "-", True
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}", True
-    if isinstance(value, float):
-        return f"{value:,.1f}", True
-    return printable(str(value)), False

@@ -80,7 +80,8 @@ def tell(heading: Heading, made: Forecast, called: Mapping[str, str], about: Seq
     for line in [*heading.about, *about]:
         output.say(shown(line, 250))
     output.say()
-    output.say_all(move.describe(called).split("\n"))
+    for line in move.describe(called).split("\n"):
+        output.say(line, hang=4)
     if move.moves:
         output.say()
         output.table(

@@ -115,7 +115,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         with output.progress(f"looking at {shown(options.group)}"):
             names, moves, retries = _look(options, output, tool, store)
         _tell(moves, retries, output)
-        output.say_all(line.format(group=options.group, topic=options.topic) for line in _KEYS)
+        for line in _KEYS:
+            output.say(line.format(group=options.group, topic=options.topic))
         output.flush()
         if not _agreed(options, output, len(moves)):
             output.say("nothing was changed")

@@ -32,8 +32,8 @@ exit code 1: an app is not live or not ready; 3: no answer
 _PORT = 9464
 _TOKEN = f"{RUN_PREFIX}TOKEN"
 _NAMES = ("PARTITION", "PHASE", "OFFSET", "END", "LAG", "IN FLIGHT", "CLAIMS", "OLDEST", "HANDLER", "WAITS FOR")
-#: Lines of a screen beside the partitions: heading, figures, names, a blank one.
-_FRAME = 5
+#: Lines of a screen beside its tables and sentences: how many rows are left out, a blank one, the cursor's.
+_FRAME = 3
 App = dict[str, Any]
 
 
@@ -120,19 +120,19 @@ def _tell(apps: list[App], output: Output, height: int | None = None) -> int:
         output.json({"type": "app", **app})
         if number:
             output.say()
-        output.say(_heading(app))
-        output.say(_figures(app))
+        head, foot = [_heading(app), _figures(app)], [f"note: {shown(each, 200)}" for each in app["reasons"]]
+        for each in head:
+            output.say(each)
         partitions: list[App] = app["partitions"]
-        rows = partitions
+        rows, room = partitions, None
         if height is not None:  # what is furthest behind first, since the rest has no room
             rows = sorted(partitions, key=lambda each: -(each["lag"] or 0))
-            rows = rows[: max(height // len(apps) - _FRAME - len(app["reasons"]), 3)]
-        if rows:
-            output.table(_NAMES, map(_row, rows))
-        if len(rows) < len(partitions):
-            output.say(f"and {len(partitions) - len(rows)} partitions more")
-        for reason in app["reasons"]:
-            output.say(f"note: {shown(reason, 200)}")
+            room = height // len(apps) - output.height_of(*head, *foot) - _FRAME
+        told = output.table(_NAMES, map(_row, rows), room) if rows else 0
+        if told < len(partitions):
+            output.say(f"and {count(len(partitions) - told, 'partition')} more")
+        for each in foot:
+            output.say(each)
     return 0 if all(app["live"] and app["ready"] for app in apps) else 1
 
 

@@ -31,7 +31,7 @@ def check(options: argparse.Namespace, output: Output) -> int:
     for each in _checks(app, options):
         results.append(each.result)
         output.json({"type": "check", **asdict(each)})
-        output.say(f"{each.result:<8}{each.check:<16}{shown(each.detail, 2_000)}")
+        output.say(f"{each.result:<8}{each.check:<16}{shown(each.detail, 2_000)}", hang=24)
         sys.stdout.flush()  # a server may take its time to answer
     return code_of(results)
 

@@ -46,6 +46,7 @@ RESET = ("reset", "--group", "g", "--topic", "t", "--to", "earliest")
         ("dead-letters", "replay"),
         ("emit",),
         ("migrate",),
+        ("new",),
     ],
 )
 def test_every_command_explains_itself(command: tuple[str, ...]) -> None:

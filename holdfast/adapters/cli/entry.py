@@ -24,6 +24,7 @@ from holdfast.adapters.cli import (
     healthy,
     lag,
     migrate,
+    new,
     plan,
     reset,
     run,
@@ -47,6 +48,7 @@ an application that cannot be imported; 3 no answer from the broker, the store o
 --check), or not all is known (audit); 130 interrupted
 
 examples:
+  holdfast new billing
   holdfast run billing.main:app --processes 4
   holdfast claims show 4711 --redis redis://localhost:6379/0 --scope billing/orders
   holdfast reset --group billing --topic orders --to 2026-11-20T10:00:00Z --bootstrap localhost:9092 \\
@@ -71,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"holdfast {_version()}")
     commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for each in (
+        new,
         run,
         config,
         claims,

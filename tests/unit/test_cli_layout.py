@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from typing import TYPE_CHECKING
 
@@ -138,6 +139,7 @@ def letter() -> StoredLetter:
 @pytest.fixture(params=[80, 200])
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setenv("COLUMNS", str(request.param))
+    monkeypatch.setenv("NO_COLOR", "1")
     width: int = request.param
     return width
 
@@ -182,6 +184,28 @@ def test_a_watched_process_fits_the_screen(width: int) -> None:
     status._tell([app(40), app(40)], Output(as_json=False, out=terminal, err=None), 48)
     assert seen(terminal, width).count("partitions more") == 2
     assert terminal.getvalue().count("\n") < 48
+
+
+def test_a_partition_that_is_wrong_and_a_process_that_is_not_ready_catch_the_eye(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    told, lost = Terminal(), Partition(LONG, 3)
+    output = Output(as_json=False, out=told, err=None)
+    seen, view = app(2), group()
+    seen["partitions"][1] = {**seen["partitions"][1], "phase": "assigned"}
+    status._tell([seen], output)
+    view.partitions[lost] = dataclasses.replace(view.partitions[lost], first=1_250_000)  # type: ignore[index]
+    lag._tell(view, lines_of(view), output)
+    lines = told.getvalue().splitlines()
+    assert lines[0].startswith("\x1b[33mbilling: running")
+    assert [line.startswith("\x1b[33m") for line in lines if line.rstrip("\x1b[0m").endswith("has claimed")][:2] == [
+        False,
+        True,
+    ]
+    assert [line for line in lines if line.startswith("\x1b[31m")] == [line for line in lines if "lost:" in line]
 
 
 def test_what_a_letter_says_that_the_next_command_needs_is_whole(width: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -49,6 +50,7 @@ def test_whatever_a_command_writes_of_strangers_is_one_line_and_steers_no_termin
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.setenv("NO_COLOR", "1")
     out, err = Terminal(), Terminal()
     output = Output(as_json=False, out=out, err=err)
     output.say(EVIL)
@@ -151,6 +153,47 @@ def test_results_are_for_people_or_for_programs() -> None:
             assert json.loads(out.getvalue()) == {"for": "programs"}
         else:
             assert out.getvalue() == "for people\nA         B\nx     1,000\nlong      -\n"
+
+
+def told(*, as_json: bool = False, colours: bool = True, terminal: bool = True) -> str:
+    out = Terminal() if terminal else io.StringIO()
+    output = Output(as_json=as_json, out=out, err=io.StringIO(), colours=colours)
+    output.say("all is well", tone="good")
+    output.table(("A", "B"), [("x", 1), (EVIL, 2), ("y", 3)], tones=["bad", "warning", None])
+    output.json({"a": 1})
+    return out.getvalue()
+
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.mark.usefixtures("_terminal")
+def test_a_terminal_has_colours_and_each_line_ends_its_own() -> None:
+    lines = told().splitlines()
+    assert lines[0] == "\x1b[32mall is well\x1b[0m"
+    assert [line[:5] for line in lines[1:]] == ["\x1b[1mA", "\x1b[31m", "\x1b[33m", "y    "]
+    assert all(line.count("\x1b") in (0, 2) and COLOUR.sub("", line).isprintable() for line in lines)
+    assert COLOUR.sub("", told()) == told(terminal=False)
+
+
+@pytest.mark.usefixtures("_terminal")
+def test_nothing_else_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = told(terminal=False)
+    assert "\x1b" not in plain
+    assert told(colours=False) == plain
+    assert told(as_json=True) == '{"a": 1}\n'
+    monkeypatch.setenv("TERM", "dumb")
+    assert told() == plain
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert told() == plain
 
 
 def test_progress_rewrites_a_line_on_a_terminal_and_writes_some_elsewhere() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from holdfast.adapters.cli.output import Output
+    from holdfast.adapters.cli.output import Output, Tone
     from holdfast.tools.advice.doctor import Finding, Rule
 
 _EXAMPLE = """\
@@ -34,6 +34,7 @@ exit codes: 0 notes at most; 4 warnings at most; 1 an error was found; 2 and 3 a
 #: Of exit codes, 1 to 3 are taken.
 _CODES = {None: 0, Severity.NOTE: 0, Severity.WARNING: 4, Severity.ERROR: 1}
 _WIDTH = 110
+_TONES: dict[str, Tone] = {Severity.ERROR.value: "bad", Severity.WARNING.value: "warning"}
 #: Of findings that are alike, so many places are shown.
 _PLACES = 5
 _WHOSE = {
@@ -204,7 +205,7 @@ class _Tell:
         judged = {} if silent is None else {"not_judged": [rule.name for rule in silent]}
         output.json({"type": "diagnosis", **where, **counted, **judged, **(unknown or {})})
         parts = [f"{counts[each]} {each.value}{'s' if counts[each] > 1 else ''}" for each in Severity if counts[each]]
-        output.say(f"{title}: {', '.join(parts) or 'nothing found'}")
+        output.say(f"{title}: {', '.join(parts) or 'nothing found'}", tone="head" if parts else "good")
         folded: dict[tuple[str, ...], list[Finding]] = {}
         for each in found:
             folded.setdefault((each.rule, each.severity.value, each.effect.value, each.why, each.remedy), []).append(
@@ -227,7 +228,8 @@ class _Tell:
         self._said.add(reason)
         times = f"  {len(alike)} times" if len(alike) > 1 else ""
         self._output.say()
-        self._output.say(f"{severity.upper()}: {effect}  [{rule}]{times}{', for the reason above' if again else ''}")
+        told = f"{severity.upper()}: {effect}  [{rule}]{times}{', for the reason above' if again else ''}"
+        self._output.say(told, tone=_TONES.get(severity))
         for number, place in enumerate(places):
             self._line("" if number else "found", place)
         if not again:

@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines.setFormatter(LogLines("%(name)s: %(message)s"))
         logging.basicConfig(level=logging.DEBUG if options.debug else logging.WARNING, handlers=[lines])
     changes = getattr(options, "changes", False)
-    output = Output(as_json=options.json, out=sys.stdout, err=sys.stderr, changes=changes)
+    output = Output(as_json=options.json, out=sys.stdout, err=sys.stderr, changes=changes, colours=not options.no_color)
     try:
         code: int = options.run(options, output)
         output.flush()

@@ -97,9 +97,9 @@ def _tell(
     """Args: height: of a terminal that is drawn anew."""
     if height is not None:
         output.draw_anew()
-    head, foot = heading(view), [_summary(view, lines, watching=watching)]
-    foot += [f"note: {shown(note, 200)}" for note in view.not_known]
-    output.say(head)
+    head, summary = heading(view), _summary(view, lines, watching=watching)
+    notes = [f"note: {shown(note, 200)}" for note in view.not_known]
+    output.say(head, tone="warning" if view.rebalancing else "head")
     output.json(_group_json(view, lines))
     for line in lines:
         output.json(line.as_json())
@@ -108,20 +108,22 @@ def _tell(
     rows, room = lines, None
     if height is not None:  # what is furthest behind first, since the rest has no room
         rows = sorted(lines, key=lambda line: (not line.wrong, -(line.view.lag or 0)))
-        room = height - output.height_of(head, *foot) - output.height_of_table(columns, members) - _FRAME
+        room = height - output.height_of(head, summary, *notes) - output.height_of_table(columns, members) - _FRAME
     if lines:
         told = output.table(
             ("PARTITION", "MEMBER", "OFFSET", "END", "LAG", *(_RATES if watching else ()), ""),
             [_partition_row(line, watching=watching) for line in rows],
             room,
+            ["bad" if line.wrong else None for line in rows],
         )
         if told < len(lines):
             output.say(f"and {count(len(lines) - told, 'partition')} more")
     if members:
         output.say()
         output.table(columns, members)
-    for each in foot:
-        output.say(each)
+    output.say(summary)
+    for each in notes:
+        output.say(each, tone="warning")
 
 
 def heading(view: GroupView) -> str:

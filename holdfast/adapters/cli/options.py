@@ -57,6 +57,7 @@ def command(commands: Commands, name: str, summary: str, example: str) -> argpar
         formatter_class=Help,
     )
     made.add_argument("--json", action="store_true", help="JSON on standard output, one value a line")
+    made.add_argument("--no-color", action="store_true", help="no colours; NO_COLOR in the environment does the same")
     made.add_argument("--debug", action="store_true", help="log more; tracebacks instead of one line")
     made.add_argument(
         "--timeout", type=seconds, default=30.0, metavar="S", help="seconds for an answer (default: %(default)g)"

@@ -11,9 +11,10 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from holdfast.adapters.cli.layout import table, wrapped
 from holdfast.adapters.cli.progress import Progress
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Draws a terminal anew.
 _CLEAR = "\x1b[H\x1b[J"
+#: What a line is about, for the eye: colours on a terminal, and nothing elsewhere. The words say it as well.
+Tone = Literal["head", "good", "warning", "bad"]
+_COLOURS: dict[Tone, str] = {"head": "1", "good": "32", "warning": "33", "bad": "31"}
 
 
 class Output:
@@ -35,28 +39,42 @@ class Output:
         out, err: where they go; None: closed before the process began.
         changes: the command changes something: that nobody reads `out` any more ends nothing. Else it raises
             BrokenPipeError, since there is nothing left to do.
+        colours: on a terminal, unless its environment has NO_COLOR, or it is a dumb one. False: nowhere.
     """
 
-    def __init__(self, *, as_json: bool, out: TextIO | None, err: TextIO | None, changes: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        as_json: bool,
+        out: TextIO | None,
+        err: TextIO | None,
+        changes: bool = False,
+        colours: bool = True,
+    ) -> None:
         self.as_json = as_json
         self._out, self._err = Stream(out, endures=changes), Stream(err, endures=True)
         self._progress: Progress | None = None
+        wanted = colours and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._colours = wanted and self._out.isatty()
 
     @property
     def width(self) -> int | None:
         """Columns of the terminal that shows the results; None: there is none, and lines may have any length."""
         return shutil.get_terminal_size().columns if self._out.isatty() else None
 
-    def say(self, text: str = "", hang: int = 2) -> None:
+    def say(self, text: str = "", hang: int = 2, tone: Tone | None = None) -> None:
         """A sentence of the result, for people. On a terminal it goes on in lines that are set in by `hang`."""
-        self.say_all(wrapped(printable(text), self.width, hang))
+        self.say_all(wrapped(printable(text), self.width, hang), tone)
 
-    def say_all(self, lines: Iterable[str]) -> None:
+    def say_all(self, lines: Iterable[str], tone: Tone | None = None) -> None:
         """Lines of the result, for people. They stay as they are: somebody may want to copy them."""
         if not self.as_json:
             for line in lines:
                 self._clear()
-                self._out.write(printable(line) + "\n")
+                text = printable(line)
+                if tone is not None and self._colours:
+                    text = f"\x1b[{_COLOURS[tone]}m{text}\x1b[0m"
+                self._out.write(text + "\n")
 
     def draw_anew(self) -> None:
         """Let what follows be written over all that a terminal shows."""
@@ -78,13 +96,20 @@ class Output:
         self._err.write(printable_lines(text) + "\n")
         self._err.flush()
 
-    def table(self, names: Sequence[str], rows: Iterable[Sequence[object]], most_lines: int | None = None) -> int:
+    def table(
+        self,
+        names: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        most_lines: int | None = None,
+        tones: Sequence[Tone | None] = (),
+    ) -> int:
         """Columns for people; numbers to the right. A row that a terminal has no room for is folded (`layout`).
 
         Args:
             names: of the columns.
             rows: with a cell for each column.
             most_lines: as many rows as fit, but one at least; None: all.
+            tones: of the rows; none: all are alike.
 
         Returns: how many rows are shown.
         """
@@ -94,8 +119,9 @@ class Output:
         if most_lines is not None:
             ends = list(itertools.accumulate((len(each) for each in folded), initial=len(head)))
             folded = folded[: max(sum(end <= most_lines for end in ends[1:]), 1)]
-        for lines in (head, *folded):
-            self.say_all(lines)
+        self.say_all(head, "head")
+        for lines, tone in itertools.zip_longest(folded, tones[: len(folded)]):
+            self.say_all(lines, tone)
         return len(folded)
 
     def height_of_table(self, names: Sequence[str], rows: Iterable[Sequence[object]]) -> int:

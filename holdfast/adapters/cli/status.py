@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
 
     from holdfast.adapters.cli.options import Commands
-    from holdfast.adapters.cli.output import Output
+    from holdfast.adapters.cli.output import Output, Tone
 
 _EXAMPLE = """\
   holdfast status http://127.0.0.1:9464
@@ -121,19 +121,26 @@ def _tell(apps: list[App], output: Output, height: int | None = None) -> int:
         if number:
             output.say()
         head, foot = [_heading(app), _figures(app)], [f"note: {shown(each, 200)}" for each in app["reasons"]]
-        for each in head:
-            output.say(each)
+        output.say(head[0], tone=_tone(app))
+        output.say(head[1])
         partitions: list[App] = app["partitions"]
         rows, room = partitions, None
         if height is not None:  # what is furthest behind first, since the rest has no room
             rows = sorted(partitions, key=lambda each: -(each["lag"] or 0))
             room = height // len(apps) - output.height_of(*head, *foot) - _FRAME
-        told = output.table(_NAMES, map(_row, rows), room) if rows else 0
+        tones: list[Tone | None] = [None if each["phase"] == "owned" else "warning" for each in rows]
+        told = output.table(_NAMES, map(_row, rows), room, tones) if rows else 0
         if told < len(partitions):
             output.say(f"and {count(len(partitions) - told, 'partition')} more")
         for each in foot:
-            output.say(each)
+            output.say(each, tone="warning")
     return 0 if all(app["live"] and app["ready"] for app in apps) else 1
+
+
+def _tone(app: App) -> Tone:
+    if not app["live"] or not app["store"]["up"]:
+        return "bad"
+    return "good" if app["ready"] else "warning"
 
 
 def _heading(app: App) -> str:

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from holdfast.adapters.cli.output import Output
+    from holdfast.adapters.cli.output import Output, Tone
     from holdfast.plugin.app import Holdfast
+
+
+_TONES: dict[str, Tone] = {"error": "bad", "warning": "warning"}
 
 
 def check(options: argparse.Namespace, output: Output) -> int:
@@ -31,7 +34,7 @@ def check(options: argparse.Namespace, output: Output) -> int:
     for each in _checks(app, options):
         results.append(each.result)
         output.json({"type": "check", **asdict(each)})
-        output.say(f"{each.result:<8}{each.check:<16}{shown(each.detail, 2_000)}", hang=24)
+        output.say(f"{each.result:<8}{each.check:<16}{shown(each.detail, 2_000)}", 24, _TONES.get(each.result))
         sys.stdout.flush()  # a server may take its time to answer
     return code_of(results)
 

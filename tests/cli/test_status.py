@@ -17,6 +17,7 @@ from holdfast.adapters.watching import serve, write_health
 from holdfast.plugin.observe.snapshot import PartitionFigures, Snapshot
 from tests.cli.bench import lines
 from tests.harness.engine import Bench, partition
+from tests.harness.kafka_brokers import closed_port
 from tests.harness.waiting import until
 from tests.unit.test_watching import Scripted, other
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from holdfast import Holdfast
     from holdfast.adapters.watching import Endpoint
     from tests.cli.conftest import Here
+
+__all__ = ["closed_port"]
 
 
 @pytest.fixture
@@ -136,6 +139,44 @@ class TestStatus:
     @pytest.mark.parametrize("url", ["redis://localhost", "http://", "localhost:port", "file:///etc/passwd"])
     def test_what_is_no_address_is_refused(self, here: Here, url: str) -> None:
         assert "give http://HOST:PORT" in here("status", url, code=2).stderr
+
+
+class TestSeveralProcesses:
+    def test_each_has_a_line_and_who_gives_no_answer_has_one_too(
+        self, here: Here, endpoint: Endpoint, closed_port: str
+    ) -> None:
+        with serve(other(), port=0) as second:
+            told = here("status", endpoint.url, f"localhost:{second.port}", closed_port, code=3).stdout.splitlines()
+        names = ["ADDRESS", "GROUP", "MEMBER", "STATE", "PARTITIONS", "LAG", "IN", "FLIGHT", "OLDEST"]
+        assert told[0].split() == names
+        address, group, _member, *figures = told[1].split()
+        assert [address, group, *figures[:4]] == [f"127.0.0.1:{endpoint.port}", "g", "running", "2", "3", "3"]
+        assert told[2].split() == [f"localhost:{second.port}", "other", "-", "new,", "not", "ready", "0", "0", "0", "-"]
+        assert " ".join(told[3].split()) == f"{closed_port} - - no answer (Connection refused) - - - -"
+        assert told[4:] == [
+            "2 of 3 addresses answer, lag: 3 in 2 partitions",
+            f"note: localhost:{second.port}: the app has not been started",
+        ]
+
+    def test_json_has_an_app_or_an_error_for_each(self, here: Here, endpoint: Endpoint, closed_port: str) -> None:
+        app, nobody = lines(here("status", endpoint.url, closed_port, "--json", code=3))
+        assert (app["type"], app["address"], app["lag"]) == ("app", f"127.0.0.1:{endpoint.port}", 3)
+        assert (nobody["type"], nobody["address"]) == ("no_answer", closed_port)
+        assert "Connection refused" in nobody["error"]
+
+    def test_the_exit_code_is_of_the_worst(self, here: Here, endpoint: Endpoint) -> None:
+        here("status", endpoint.url, endpoint.url)
+        with serve(other(), port=0) as second:
+            here("status", endpoint.url, second.url, code=1)
+
+    def test_watching_goes_on_while_one_gives_no_answer(self, here: Here, endpoint: Endpoint, closed_port: str) -> None:
+        told = here("status", endpoint.url, closed_port, "--watch", "--every", "0.01", "--count", "2", code=3).stdout
+        assert told.count("1 of 2 addresses answer") == 2
+
+    def test_a_token_that_is_missing_and_what_is_no_address_are_refused(self, here: Here, endpoint: Endpoint) -> None:
+        with serve(other(), port=0, token="hush" * 4) as second:
+            assert "asks for its token" in here("status", endpoint.url, second.url, code=2).stderr
+        assert "give http://HOST:PORT" in here("status", endpoint.url, "redis://localhost", code=2).stderr
 
 
 class TestHealthy:

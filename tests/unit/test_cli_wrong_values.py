@@ -23,7 +23,7 @@ _RIGHT = {
     "--handler": "1s",
     "--scope": "billing/orders",
 }
-_POSITIONAL = {"keys": ["4711"], "application": ["shop:app"], "url": ["http://127.0.0.1:1"]}
+_POSITIONAL = {"keys": ["4711"], "application": ["shop:app"], "urls": ["http://127.0.0.1:1"]}
 #: Words that no type takes, and numbers that are out of bounds.
 _WRONG = ("typo?", "", "-1", "nan", "{x}", "1e999", "9" * 30, "9" * 5_000, "\N{SUPERSCRIPT TWO}")
 #: Texts that have a form of their own, though argparse takes any.

@@ -68,5 +68,9 @@ class Parser(argparse.ArgumentParser):
         for each in self._actions:
             if not each.option_strings:
                 name = str(each.metavar or each.dest)
-                words.append({"*": f"[{name} ...]", argparse.PARSER: f"{name} ..."}.get(str(each.nargs), name))
+                words.append(
+                    {"*": f"[{name} ...]", "+": f"{name} ...", argparse.PARSER: f"{name} ..."}.get(
+                        str(each.nargs), name
+                    )
+                )
         return " ".join(words)

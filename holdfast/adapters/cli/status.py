@@ -1,52 +1,43 @@
-"""`holdfast status`: what a running process tells of its apps by its HTTP endpoint, once or again and again."""
+"""`holdfast status`: what running processes tell of their apps, once or again and again."""
 
 from __future__ import annotations
 
-import json
-import os
-from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, seconds, token
 from holdfast.adapters.cli.output import count, shown, span
+from holdfast.adapters.cli.status_request import TOKEN, NoAnswer, Request
+from holdfast.adapters.cli.status_table import ask_all, tell, tone_of
 from holdfast.adapters.cli.watch_loop import again_and_again
-from holdfast.errors import HoldfastError, SettingError
-from holdfast.plugin.overrides import RUN_PREFIX
-from holdfast.plugin.secret_names import MASK
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from holdfast.adapters.cli.options import Commands
     from holdfast.adapters.cli.output import Output, Tone
+    from holdfast.adapters.cli.status_request import App
 
 _EXAMPLE = """\
   holdfast status http://127.0.0.1:9464
   holdfast status localhost:9464 --watch
+  holdfast status billing-0:9464 billing-1:9464 billing-2:9464
 
-exit code 1: an app is not live or not ready; 3: no answer
+exit code 1: an app is not live or not ready; 3: no answer, also of one of several
 """
-_PORT = 9464
-_TOKEN = f"{RUN_PREFIX}TOKEN"
 _NAMES = ("PARTITION", "PHASE", "OFFSET", "END", "LAG", "IN FLIGHT", "CLAIMS", "OLDEST", "HANDLER", "WAITS FOR")
 #: Lines of a screen beside its tables and sentences: how many rows are left out, a blank one, the cursor's.
 _FRAME = 3
-App = dict[str, Any]
-
-
-class NoAnswer(HoldfastError):
-    """Nobody answers, or who answers is not holdfast."""
-
-    retriable = True
+T = TypeVar("T")
 
 
 def add(commands: Commands) -> None:
     """The command and its options."""
-    made = shared.command(commands, "status", "what a running process is doing, partition by partition", _EXAMPLE)
-    made.add_argument("url", metavar="URL", help="the address at which its serve(...) listens")
+    made = shared.command(commands, "status", "what running processes are doing, partition by partition", _EXAMPLE)
+    made.add_argument(
+        "urls", nargs="+", metavar="URL", help="where the process's serve(...) listens; of several, a line for each"
+    )
     made.add_argument("--watch", action="store_true", help="repeat until Ctrl-C")
     made.add_argument(
         "--every", type=seconds, default=2.0, metavar="S", help="seconds between two looks (default: %(default)g)"
@@ -56,59 +47,28 @@ def add(commands: Commands) -> None:
         "--token",
         type=token,
         metavar="TEXT",
-        help=f"the endpoint's, if it has one (default: {_TOKEN} in the environment)",
+        help=f"the endpoint's, if it has one (default: {TOKEN} in the environment)",
     )
     made.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Ask, and tell. Raises SettingError, NoAnswer."""
-    if not options.watch and not options.count:
-        with output.progress("asking the process"):
-            apps = _ask(options)
-        return _tell(apps, output)
-    return again_and_again(
-        options, output, lambda: _ask(options), lambda apps, height: _tell(apps, output, height), NoAnswer
-    )
+    """Ask, and tell. Raises SettingError; NoAnswer: the only address gives none."""
+    requests = [Request(said, options.token, options.timeout) for said in options.urls]
+    if len(requests) > 1:
+        return _looks(options, output, lambda: ask_all(requests), lambda found, height: tell(found, output, height))
+    [request] = requests
+    return _looks(options, output, request.ask, lambda found, height: _tell(found, output, height))
 
 
-# ---- asking
-def _ask(options: argparse.Namespace) -> list[App]:
-    said: str = options.url
-    try:
-        parts = urlsplit(said if "://" in said else f"http://{said}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = parts = None
-    if parts is None or not host or parts.scheme not in ("http", "https"):
-        raise SettingError("url", said, "give http://HOST:PORT, where the process's serve(...) listens")
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    asked = kind(host, port or (None if "://" in said else _PORT), timeout=options.timeout)
-    where = f"{host}:{asked.port}"
-    given = options.token or os.environ.get(_TOKEN, "").strip()
-    headers = {"Authorization": f"Bearer {given}"} if given else {}
-    try:
-        asked.request("GET", f"{parts.path.rstrip('/').removesuffix('/status')}/status", headers=headers)
-        answer = asked.getresponse()
-        wants_token = answer.status == HTTPStatus.UNAUTHORIZED
-        found = {"apps": []} if wants_token else json.loads(answer.read())
-        apps = [{**each, "partitions": list(each["partitions"])} for each in found["apps"]]
-    except OSError as error:
-        why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
-        raise NoAnswer(
-            f"no process answers at {where} ({why}): check the address, that the process runs, and that it calls "
-            "holdfast.adapters.watching.serve(app, port=...)"
-        ) from error
-    except (HTTPException, ValueError, TypeError, LookupError) as error:
-        raise NoAnswer(
-            f"the server at {where} is not holdfast's endpoint: name the port that serve(app, port=...) listens at"
-        ) from error
-    finally:
-        asked.close()
-    if wants_token:
-        why = f"{where} asks for its token: give it, or set {_TOKEN} in the environment"
-        raise SettingError("token", MASK if given else None, why)
-    return apps
+def _looks(
+    options: argparse.Namespace, output: Output, look: Callable[[], T], tell: Callable[[T, int | None], int]
+) -> int:
+    if options.watch or options.count:
+        return again_and_again(options, output, look, tell, NoAnswer)
+    with output.progress("asking"):
+        found = look()
+    return tell(found, None)
 
 
 # ---- telling
@@ -121,7 +81,7 @@ def _tell(apps: list[App], output: Output, height: int | None = None) -> int:
         if number:
             output.say()
         head, foot = [_heading(app), _figures(app)], [f"note: {shown(each, 200)}" for each in app["reasons"]]
-        output.say(head[0], tone=_tone(app))
+        output.say(head[0], tone=tone_of(app) or "good")
         output.say(head[1])
         partitions: list[App] = app["partitions"]
         rows, room = partitions, None
@@ -135,12 +95,6 @@ def _tell(apps: list[App], output: Output, height: int | None = None) -> int:
         for each in foot:
             output.say(each, tone="warning")
     return 0 if all(app["live"] and app["ready"] for app in apps) else 1
-
-
-def _tone(app: App) -> Tone:
-    if not app["live"] or not app["store"]["up"]:
-        return "bad"
-    return "good" if app["ready"] else "warning"
 
 
 def _heading(app: App) -> str:

@@ -47,6 +47,7 @@ RESET = ("reset", "--group", "g", "--topic", "t", "--to", "earliest")
         ("emit",),
         ("migrate",),
         ("new",),
+        ("completion",),
     ],
 )
 def test_every_command_explains_itself(command: tuple[str, ...]) -> None:

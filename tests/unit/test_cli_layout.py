@@ -20,6 +20,8 @@ from holdfast.tools.advice.group_view import GroupView, MemberView, Node, Partit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.adapters.cli.status_request import App
+
 LONG = "eu-central-1.production.payments.orders.confirmed.v2"
 MEMBER = "payments-worker-7f9c6d5b8-x2k4q"
 NAMES = ("PARTITION", "LAG", "WAITS FOR")
@@ -107,7 +109,7 @@ def group() -> GroupView:
     )  # fmt: skip
 
 
-def app(partitions: int) -> status.App:
+def app(partitions: int) -> App:
     lowest = {"for_s": 75, "handler": "billing.handlers.confirm", "waits_for": "its key, which another has claimed"}
     figures = {
         "phase": "owned",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.cli import (
     audit,
     claims,
+    completion,
     config,
     dead_letters,
     doctor,
@@ -89,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
         migrate,
         audit,
         sql,
+        completion,
     ):
         each.add(commands)
     return whole
@@ -96,7 +98,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises SystemExit as argparse does."""
-    options = parser().parse_args(arguments)
+    whole = parser()
+    completion.complete(whole)
+    options = whole.parse_args(arguments)
     from_environment(options)
     options.command_line = list(sys.argv[1:] if arguments is None else arguments)
     if not getattr(options, "logs_itself", False):

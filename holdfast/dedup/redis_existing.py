@@ -51,3 +51,9 @@ def existing_claims(
         hash_keys=found.hash_keys,
         keys_expected=found.keys_expected,
     )
+
+
+def place_of(claims: RedisClaims) -> tuple[str, str] | None:
+    """The URL, with its password, and the namespace by which a tool reaches the same store; None: the program knows
+    something that no URL says (a client of its own, a credential provider)."""
+    return None if claims._url is None else (claims._url, claims._namespace)  # noqa: SLF001 - the same package

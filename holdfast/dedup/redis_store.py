@@ -178,6 +178,8 @@ class RedisClaims:
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         #: Makes a client like the first one, for a forked child; None: the client is the caller's.
         self._make_client: Callable[[], Client] | None = None
+        #: Where it is, if a URL says all of it. It may have a password.
+        self._url: str | None = None
         #: Made at the first use.
         self._calls: list[Calls] = []
         after_fork(self, RedisClaims._forked)
@@ -243,6 +245,8 @@ class RedisClaims:
             runtime=runtime,
         )
         store._make_client = make_client
+        if credential_provider is None and address_remap is None:
+            store._url = url
         return store
 
     def connect(self) -> None:

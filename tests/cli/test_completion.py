@@ -67,6 +67,6 @@ def test_each_shell_is_given_its_script(here: Here, shell: str) -> None:
 
 
 def test_without_the_extra_it_is_named_and_everything_else_works(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "argcomplete", None)
+    monkeypatch.setitem(sys.modules, "argcomplete.shell_integration", None)
     assert "pip install 'holdfast-mq[completion]'" in here("completion", "bash", code=2).stderr
     assert here("sql", "schema").stdout

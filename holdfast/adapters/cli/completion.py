@@ -37,10 +37,10 @@ def add(commands: shared.Commands) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     """Print what the shell has to read. Raises MissingExtraError."""
     try:
-        import argcomplete  # noqa: PLC0415 - an extra
+        from argcomplete.shell_integration import shellcode  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtraError("argcomplete", "completion") from error
-    script = argcomplete.shellcode(["holdfast"], use_defaults=False, shell=options.shell)
+    script = shellcode(["holdfast"], use_defaults=False, shell=options.shell)
     output.json({"type": "completion", "shell": options.shell, "script": script})
     output.say_all(script.splitlines())
     return 0

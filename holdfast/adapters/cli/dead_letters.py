@@ -77,6 +77,7 @@ def add(commands: shared.Commands) -> None:
 
 
 def _add_choice(made: argparse.ArgumentParser) -> None:
+    shared.add_app(made, "letters")
     made.add_argument("--topic", required=True, help="the dead letter topic")
     shared.add_partitions(made)
     made.add_argument("--handler", metavar="NAME", help="only letters of this handler")

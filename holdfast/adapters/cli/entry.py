@@ -101,7 +101,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     whole = parser()
     completion.complete(whole)
     options = whole.parse_args(arguments)
-    from_environment(options)
     options.command_line = list(sys.argv[1:] if arguments is None else arguments)
     if not getattr(options, "logs_itself", False):
         lines = logging.StreamHandler(sys.stderr)
@@ -110,6 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     changes = getattr(options, "changes", False)
     output = Output(as_json=options.json, out=sys.stdout, err=sys.stderr, changes=changes, colours=not options.no_color)
     try:
+        if getattr(options, "app", None) is not None:
+            from holdfast.adapters.cli import from_app  # noqa: PLC0415 - a command loads what it uses
+
+            from_app.take(options)
+        from_environment(options)
         code: int = options.run(options, output)
         output.flush()
     except HoldfastError as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _EXAMPLE = """\
   holdfast lag --group billing --bootstrap localhost:9092
-  holdfast lag --group billing --bootstrap localhost:9092 --watch
+  holdfast lag --app billing:app --watch
   holdfast lag --group billing --namesrv localhost:9876 --redis redis://localhost:6379/0 --json
 
 exit code 1: the lag of a partition is unknown (it has no leader, its topic is gone, or the committed offset is beyond
@@ -54,6 +54,7 @@ def add(commands: Commands) -> None:
         "it has the group's position, if that differs from the committed offset; RocketMQ: also the queues' owners",
         required=False,
     )
+    shared.add_app(made)
     made.set_defaults(run=run)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from holdfast.adapters.cli.arguments import (
     ROCKETMQ_NAMES,
@@ -24,7 +26,6 @@ from holdfast.plugin.listening import await_listener
 from holdfast.tools.ports import GroupMember
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
@@ -35,9 +36,36 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name for it
 
 
+DEFAULT_NAMESPACE = "holdfast"
 #: What else names a broker, for each option that the environment may stand in for.
 _OTHERS = ("kafka_config", "rocketmq_config")
 _BROKERS = {"bootstrap": ("namesrv", *_OTHERS), "namesrv": ("bootstrap", *_OTHERS)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """How an application reaches its broker; one of the two. Its repr has no credentials."""
+
+    #: The client's properties.
+    kafka: Mapping[str, object] | None = field(default=None, repr=False)
+    #: As a file of `--rocketmq-config` would say it.
+    rocketmq: Mapping[str, str] | None = field(default=None, repr=False)
+
+
+class _App(argparse.Action):
+    """An application is named: what it tells is not required of the line."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,  # noqa: ARG002 - as argparse calls it
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        for each in parser._actions:  # noqa: SLF001 - argparse has no public name for it
+            if each.dest in ("group", "topic"):
+                each.required = False
 
 
 class _Closes(Protocol):
@@ -82,7 +110,9 @@ def add_redis(made: argparse.ArgumentParser, why: str, *, required: bool = True)
         metavar="URL",
         help=f"redis://user:password@host:port/db, or @FILE with it; {why}{_or('redis') if required else ''}",
     )
-    redis.add_argument("--namespace", default="holdfast", metavar="NAME", help="of the app (default: %(default)s)")
+    redis.add_argument(
+        "--namespace", default=DEFAULT_NAMESPACE, metavar="NAME", help="of the app (default: %(default)s)"
+    )
 
 
 def add_store(made: argparse.ArgumentParser, why: str) -> None:
@@ -111,16 +141,36 @@ def add_brokers(made: argparse.ArgumentParser, *, needed: bool = True) -> None:
     )
 
 
+def add_app(made: argparse.ArgumentParser, topic: Literal["topics", "letters"] | None = None) -> None:
+    """--app, --factory and --app-dir. `topic`: which of the app's topics stands for --topic."""
+    app = made.add_argument_group("or all of it from the application")
+    app.add_argument(
+        "--app",
+        action=_App,
+        metavar="MODULE:APP",
+        help="take what the line does not say from this application: broker, group, store"
+        f"{', topic' if topic else ''}; it is imported, and not run",
+    )
+    app.add_argument("--factory", action="store_true", help="APP is a function that returns the app")
+    app.add_argument(
+        "--app-dir", default=".", metavar="DIR", help="where modules are searched first (default: this folder)"
+    )
+    made.set_defaults(broker=None, app_topic=topic)
+
+
 def from_environment(options: argparse.Namespace) -> None:
     """Give what the command needs, and its line does not say, the values of the environment (`overrides.TOOLS`).
 
-    A broker is needed where a group is named, or the command has no --group. One that the line names is the only one.
+    A broker is needed where a group is named, or the command has no --group. One that the line names, or the
+    application (`from_app`), is the only one.
     """
     said = vars(options)
     for name in sorted(said.get("needed", ()), key="group".__ne__):  # the group first
         if name == "redis" and said.get("no_store"):
             continue
-        if name in _BROKERS and (any(map(said.get, _BROKERS[name])) or ("group" in said and not said["group"])):
+        if name in _BROKERS and (
+            said.get("broker") or any(map(said.get, _BROKERS[name])) or ("group" in said and not said["group"])
+        ):
             continue
         if not said.get(name):
             said[name] = _said(name) or said.get(name)
@@ -200,7 +250,7 @@ def offset_tool_of(options: argparse.Namespace) -> AbstractContextManager[Offset
         from holdfast.adapters.cli.rocketmq import offset_tool  # noqa: PLC0415 - a command loads the client that it uses
 
         return closing(offset_tool(rocketmq_of(options), options.group))
-    conf = kafka_conf(options.bootstrap, options.kafka_config)
+    conf = _kafka_of(options)
     from holdfast.adapters.kafka.tools.offsets import KafkaOffsetTool  # noqa: PLC0415 - as above
 
     return _reached(KafkaOffsetTool(conf, options.group), conf, options)
@@ -236,7 +286,7 @@ def group_views_of(options: argparse.Namespace) -> Iterator[GroupViews]:
             coordinator = RedisCoordinator(stack.enter_context(claims_of(options))) if options.redis else None
             yield stack.enter_context(closing(group_views(rocketmq_of(options), options.group, coordinator)))
         return
-    conf = kafka_conf(options.bootstrap, options.kafka_config)
+    conf = _kafka_of(options)
     from holdfast.adapters.kafka.tools.groups import KafkaGroupViews  # noqa: PLC0415 - as above
 
     with _reached(KafkaGroupViews(conf, options.group), conf, options) as group:
@@ -249,7 +299,7 @@ def dead_letter_tool_of(options: argparse.Namespace) -> AbstractContextManager[D
         from holdfast.adapters.cli.rocketmq import dead_letter_tool  # noqa: PLC0415 - as above
 
         return closing(dead_letter_tool(rocketmq_of(options)))
-    conf = kafka_conf(options.bootstrap, options.kafka_config)
+    conf = _kafka_of(options)
     from holdfast.adapters.kafka.tools.dead_letters import KafkaDeadLetterTool  # noqa: PLC0415 - as above
 
     return _reached(KafkaDeadLetterTool(conf), conf, options)
@@ -271,15 +321,27 @@ def _reached(made: Closable, conf: Mapping[str, object], options: argparse.Names
     return closing(made)
 
 
+def _kafka_of(options: argparse.Namespace) -> Mapping[str, object]:
+    """Raises SettingError."""
+    broker: Broker | None = getattr(options, "broker", None)
+    return broker.kafka if broker and broker.kafka else kafka_conf(options.bootstrap, options.kafka_config)
+
+
 def rocketmq_of(options: argparse.Namespace) -> dict[str, str]:
     """How to reach its name servers, one of which listens. Raises SettingError, SourceUnavailable."""
-    conf = rocketmq_conf(options.namesrv, options.rocketmq_config)
+    broker: Broker | None = getattr(options, "broker", None)
+    conf = dict(broker.rocketmq) if broker and broker.rocketmq else None
+    if conf is None:
+        conf = rocketmq_conf(options.namesrv, options.rocketmq_config)
     await_listener(conf["namesrv"], None, options.timeout)
     return conf
 
 
 def is_rocketmq(options: argparse.Namespace) -> bool:
     """Which broker is meant. Raises SettingError: both, or none."""
+    broker: Broker | None = getattr(options, "broker", None)
+    if broker is not None:
+        return broker.rocketmq is not None
     kafka, rocketmq = options.bootstrap or options.kafka_config, options.namesrv or options.rocketmq_config
     if kafka and rocketmq:
         raise SettingError(

@@ -100,6 +100,7 @@ def add(commands: Commands) -> None:
     made.add_argument("--picture", metavar="FILE.svg", help="before and after, drawn")
     shared.add_brokers(made)
     shared.add_redis(made, "RocketMQ: it has the plan of a group of holdfast's", required=False)
+    shared.add_app(made)
     made.set_defaults(run=run, changes=True)
 
 

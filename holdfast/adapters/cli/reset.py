@@ -63,6 +63,7 @@ def add(commands: shared.Commands) -> None:
     )
     shared.add_brokers(made)
     shared.add_store(made, "holds the group's positions")
+    shared.add_app(made, "topics")
     made.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
     made.add_argument("--yes", action="store_true", help="do not ask")
     made.set_defaults(run=run, changes=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.cli.options import Broker
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -41,6 +43,19 @@ def look_at(source: Source) -> SourceLook | None:
         from holdfast.adapters.rocketmq.tools.grpc_look import LeasedSourceLook  # noqa: PLC0415 - as above
 
         return LeasedSourceLook(source)  # type: ignore[arg-type]  # it is one
+    return None
+
+
+def broker_of(source: Source) -> Broker | None:
+    """How it reaches its servers, with credentials; None: this kind does not tell. Raises SettingError."""
+    if _is(source, _KAFKA):
+        from holdfast.adapters.kafka.tools.look import conf_of  # noqa: PLC0415 - as above
+
+        return Broker(kafka=conf_of(source))  # type: ignore[arg-type]  # it is one
+    if _is(source, _ROCKETMQ):
+        from holdfast.adapters.rocketmq.tools.look import login_of  # noqa: PLC0415 - as above
+
+        return Broker(rocketmq=login_of(source))  # type: ignore[arg-type]  # it is one
     return None
 
 

@@ -32,6 +32,11 @@ def fixed_static_id(source: KafkaSource) -> str | None:
     return None if static_id is None else str(static_id)
 
 
+def conf_of(source: KafkaSource) -> dict[str, object]:
+    """The client's properties as the program has them, with credentials: for tools that ask the same brokers."""
+    return dict(source._checked.conf)  # noqa: SLF001 - the same package
+
+
 def settings_of(source: KafkaSource) -> Iterator[tuple[str, object, str]]:
     """The client's effective properties: name, value, and origin of the value. Credentials are masked.
 

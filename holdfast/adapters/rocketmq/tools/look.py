@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.names import matching
 from holdfast.adapters.rocketmq.remoting.admin import Admin
 from holdfast.adapters.rocketmq.topics import Topics
+from holdfast.errors import SettingError
 from holdfast.tools.ports import Configured
 
 if TYPE_CHECKING:
@@ -50,6 +51,18 @@ class NameServersLook:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+
+def login_of(source: RocketMQSource) -> dict[str, str]:
+    """Name servers and credentials as the program has them: for tools that ask the same servers. Raises SettingError:
+    its TLS context is the program's own."""
+    settings = source._settings  # noqa: SLF001 - the same package; private, since they have credentials
+    if settings.tls is not None:
+        raise SettingError(
+            "--app", None, "its TLS context cannot be read: give --rocketmq-config, and --app for the rest"
+        )
+    login = {"namesrv": settings.namesrv, "access_key": settings.access_key, "secret_key": settings.secret_key}
+    return {name: value for name, value in login.items() if value is not None}
 
 
 class RocketMQSourceLook(NameServersLook):

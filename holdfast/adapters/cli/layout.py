@@ -86,7 +86,7 @@ def _padded(text: str, width: int, *, to_right: bool) -> str:
 
 
 def _cell(value: Any) -> tuple[str, bool]:  # noqa: ANN401 - whatever a table shows
-    """Its text, and whether it is a number."""
+    """The text, and whether it is a number."""
     if value is None:
         return "-", True
     if isinstance(value, int) and not isinstance(value, bool):

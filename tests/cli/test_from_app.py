@@ -29,11 +29,21 @@ source = KafkaSource({"bootstrap.servers": "there:9092", "group.id": "billing", 
 """
 ROCKETMQ = """
 from holdfast.adapters.rocketmq import RocketMQSource
-source = RocketMQSource("there:9876", "billing", access_key="me", secret_key="hush")
+from holdfast import Holdfast, RedisClaims, RedisCoordinator
+store = RedisClaims.from_url("redis://there:6379/0")
+login = {"access_key": "me", "secret_key": "hush"}
+app = Holdfast(RocketMQSource("there:9876", "billing", coordinator=RedisCoordinator(store), **login), claims=store)
 """
 REDIS = """
 from holdfast import Holdfast, RedisClaims
 app = Holdfast(source, claims=RedisClaims.from_url("redis://me:hush@there:6379/0", namespace="shop"))
+"""
+ROTATED = """
+import redis
+from holdfast import Holdfast, RedisClaims
+class Rotated(redis.CredentialProvider):
+    def get_credentials(self): ...
+app = Holdfast(source, claims=RedisClaims.from_url("redis://there:6379/0", credential_provider=Rotated()))
 """
 NONE = """
 from holdfast import Holdfast
@@ -104,8 +114,7 @@ def test_the_environment_stands_behind_the_app(read: Read, one: str, monkeypatch
         monkeypatch.setenv(f"HOLDFAST_{name}", value)
     options = read("reset --to latest", KAFKA, REDIS, one)
     assert (options["group"], options["bootstrap"], options["namespace"]) == ("billing", None, "shop")
-    own = REDIS.replace(', namespace="shop"', ", credential_provider=object()")  # no URL says all of it
-    assert read("reset --to latest", KAFKA, own, one)["redis"] == "redis://here"
+    assert read("reset --to latest", KAFKA, ROTATED, one)["redis"] == "redis://here"  # no URL says all of it
 
 
 def test_an_app_without_a_store_has_none(read: Read, one: str) -> None:
@@ -113,9 +122,9 @@ def test_an_app_without_a_store_has_none(read: Read, one: str) -> None:
 
 
 def test_name_servers_and_credentials_of_rocketmq(read: Read) -> None:
-    options = read("lag", ROCKETMQ, REDIS)
+    options = read("lag", ROCKETMQ)
     assert options["broker"].rocketmq == {"namesrv": "there:9876", "access_key": "me", "secret_key": "hush"}
-    assert options["group"] == "billing"
+    assert (options["group"], options["redis"]) == ("billing", "redis://there:6379/0")  # it knows the queues' owners
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,10 @@ def _origins(parts: AppParts, letters: str) -> list[str] | None:
 
 
 def _take_store(parts: AppParts, options: argparse.Namespace) -> None:
-    """The Redis of the app, where the command needs one; or that there is none."""
+    """The Redis of the app, where the command needs one, or that there is none. Of RocketMQ it has the owners, too."""
     said = vars(options)
-    if said.get("redis") or said.get("no_store") or "redis" not in said.get("needed", ()):
+    wants = "redis" in said.get("needed", ()) or (options.broker is not None and options.broker.rocketmq is not None)
+    if not wants or said.get("redis") or said.get("no_store"):
         return
     if isinstance(parts.claims, NoClaims):
         options.no_store = True

@@ -1,4 +1,4 @@
-"""What a process tells of its apps by its HTTP endpoint, asked once."""
+"""One question to a process: its apps, by its HTTP endpoint."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Request:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         try:
             asked.request("GET", self._path, headers=headers)
-            answer = asked.getresponse()
-            wants_token = answer.status == HTTPStatus.UNAUTHORIZED
-            found = {"apps": []} if wants_token else json.loads(answer.read())
+            with asked.getresponse() as answer:
+                wants_token = answer.status == HTTPStatus.UNAUTHORIZED
+                found = {"apps": []} if wants_token else json.loads(answer.read())
             apps = [{**each, "partitions": list(each["partitions"])} for each in found["apps"]]
         except OSError as error:
             why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)

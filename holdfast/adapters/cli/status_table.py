@@ -23,7 +23,7 @@ _FRAME = 3
 
 @dataclass(slots=True)
 class Answer:
-    """What came of one question."""
+    """The outcome of one question."""
 
     where: str
     apps: list[App] = field(default_factory=list)

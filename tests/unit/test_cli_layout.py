@@ -59,12 +59,13 @@ def test_a_table_that_fits_has_a_line_a_row() -> None:
     assert [len(each) for each in table(NAMES, ROWS, None)] == [1, 1, 1, 1]
 
 
-def test_columns_without_room_stand_below_their_row_and_an_empty_one_takes_no_line() -> None:
-    rows = [("orders-0", 12, "its key, which another has"), ("orders-1", 7, "")]
+def test_columns_without_room_stand_below_their_row_and_one_that_says_nothing_takes_no_line() -> None:
+    rows = [("orders-0", 12, "its key, which another has"), ("orders-1", 7, ""), ("orders-2", 0, "-")]
     assert table(("PARTITION", "LAG", "WAITS FOR"), rows, 30) == [
         ["PARTITION  LAG", "  WAITS FOR"],
         ["orders-0    12", "  its key, which another has"],
         ["orders-1     7"],
+        ["orders-2     0"],
     ]
 
 
@@ -132,7 +133,8 @@ def letter() -> StoredLetter:
     said = {
         "origin-topic": LONG, "origin-partition": "3", "origin-offset": "120000", "attempts": "5",
         "handler": "billing.handlers.confirm_payment", "error-type": "shop.errors.PaymentDeclined",
-        "error-message": "the bank declined the payment: insufficient funds on the account 4711 of this customer",
+        "error-message": "the bank declined the payment: insufficient funds on the account 4711 of this customer: "
+        "let the customer choose another card",
     }  # fmt: skip
     headers = [(f"holdfast-{name}", value.encode()) for name, value in said.items()]
     return StoredLetter.of(make_record(b"v", topic="dlq", partition=0, offset=7, key=b"customer-0815", headers=headers))
@@ -221,4 +223,6 @@ def test_what_a_letter_says_that_the_next_command_needs_is_whole(width: int) -> 
         "customer-0815",
     ):
         assert each in told
-    assert "insufficient funds on the account 4711 of this customer" in told
+    assert (
+        told.count("insufficient funds on the account 4711 of this customer: let the customer choose another card") == 1
+    )

@@ -2,7 +2,7 @@
 Pure.
 
 A table that is too wide keeps its order: the columns that find no room stand in lines of their own below each row, set
-in, under names that are folded in the same way.
+in, under names that are folded in the same way. Of these lines, one that would say nothing ("-") is left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[object]], width: int | N
     for row in cells:
         padded = [_padded(row[column][0], widths[column], to_right=right[column]) for column in range(len(names))]
         lines = [_GAP.join(padded[first:end]).rstrip() for first, end in groups]
-        folded = [_GAP + line for line in lines[1:] if line]
+        folded = [_GAP + line for line in lines[1:] if line.strip(" -")]
         found.append([each for line in (lines[0], *folded) for each in wrapped(line, width, 2 * len(_GAP))])
     return found
 

@@ -126,8 +126,8 @@ class StoredLetter:
 
 
 _DIGITS = 18
-#: What a table shows of an error's message: `--json` has all of it.
-_MESSAGE_CHARS = 120
+#: What a table shows of an error's message, which may end with the remedy: `--json` has all of it.
+_MESSAGE_CHARS = 300
 #: A topic's 249 letters, a broker's name, a number and an offset.
 _ORIGIN_CHARS = 400
 COLUMNS = ("LETTER", "AGE", "ORIGIN", "HANDLER", "ATTEMPTS", "ERROR", "MESSAGE", "KEY", "SIZE")

@@ -236,7 +236,7 @@ class LoopOffsets:
         if not self._is_end_of(message):
             return False
         partition, offset = place_of(message)
-        if partition in self._driven.user.held:
+        if self._driven.user.is_held(partition):
             return True
         owner = self._family.owners.get(partition)
         return owner is not None and _unreturned(owner, offset)

@@ -46,8 +46,6 @@ class UserLoop:
         self.unfit: list[tuple[Record, Exception]] = []
         #: Records that the loop had not ended have gone to other members.
         self.lost = False
-        #: Partitions that the loop has paused.
-        self.held: set[Partition] = set()
         #: Ownership -> the offset below which a move of the loop has passed records over: those that are open and in no
         #: entry.
         self.passed: dict[Ownership, int] = {}
@@ -75,7 +73,7 @@ class UserLoop:
         lanes, now = self._parts.lanes, self._clock.now()
         while len(out) < at_most and (lane := lanes.next()) is not None:
             head = lane.head()
-            if head is None or head.owner.partition in self.held:
+            if head is None or self.is_held(head.owner.partition):
                 continue  # `let` wakes it
             whole = self._run_of(head) if at_most == 1 and self.done_when == "next_poll" else 0
             for entry in lanes.give(lane, max(whole, at_most - len(out))):
@@ -171,14 +169,16 @@ class UserLoop:
     def hold(self, partitions: Iterable[Partition]) -> None:
         """Pause: hand out no records of these partitions."""
         self.take_back()
-        self.held.update(partitions)
-        self._parts.intake.leave_out(self.held)
+        self._parts.intake.loop_pauses(partitions)
 
     def let(self, partitions: Iterable[Partition]) -> None:
         """Resume: hand out records of these partitions again."""
-        self.held.difference_update(partitions)
-        self._parts.intake.leave_out(self.held)
+        self._parts.intake.loop_resumes(partitions)
         self._parts.lanes.wake_all()
+
+    def is_held(self, partition: Partition) -> bool:
+        """Whether the loop has paused that partition."""
+        return partition in self._parts.intake.paused_by_loop
 
     # ---- what becomes of what it has
     @property

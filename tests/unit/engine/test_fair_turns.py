@@ -200,6 +200,28 @@ def test_a_job_waits_in_each_workers_hand_unless_calls_are_long(
         bench.wait_ended(*numbered("c", range(20)))
 
 
+def test_what_was_given_while_calls_were_short_waits_for_its_turn_once_they_are_long() -> None:
+    with Bench(orders=1, payments=1) as bench:
+        backlog = numbered("b", range(20))
+        bench.work.hold(*backlog[:4])
+        bench.broker.produce("orders", 0, *numbered("a", range(40)))
+        member = bench.member(settings=Settings(workers=4, ordering="none"), start=False)
+        member.app.handler("payments", name="payments")(lambda record: bench.work.do("a", record))
+        member.start()
+        bench.wait_ended(*numbered("a", range(40)))
+        bench.broker.produce("orders", 0, *backlog)
+        workers = family_of(member)._parts.workers
+        bench.wait(lambda: in_process(member, 0) == len(backlog))
+        bench.wait(lambda: workers.outstanding == 4, "the jobs in hand are not taken back")
+        bench.broker.produce("payments", 0, "fresh")
+        bench.wait(lambda: in_process(member, 0, "payments") == 1)
+        bench.work.let_go()
+        bench.wait_ended("fresh", *backlog)
+    after = [seen.value for seen in bench.work.started if seen.value[0] != "a"]
+    assert after.index("fresh") <= 5
+    assert len(after) == len(backlog) + 1
+
+
 def test_the_first_pause_comes_early_and_each_further_one_at_four_times_as_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -208,17 +230,17 @@ def test_the_first_pause_comes_early_and_each_further_one_at_four_times_as_many(
     with Bench(orders=2) as bench:
         backlog = numbered("a", range(600))
         bench.work.hold(backlog[0])
-        bench.broker.produce("orders", 0, *backlog)
         member = bench.member(settings=Settings(workers=1, max_in_flight=100, poll_batch=10))
-        bench.wait_running(backlog[0])
-        family, pause, waited = family_of(member), member.source.pause, list[int]()
+        bench.wait(lambda: len(member.owns) == 2)
+        pause, waited = member.source.pause, list[int]()
 
         def paused(partitions: Collection[Partition]) -> None:
             if partition() in partitions:
-                waited.append(family._parts.intake.waiting.records_of(partition()))
+                waited.append(family_of(member)._parts.intake.waiting.records_of(partition()))
             pause(partitions)
 
         member.source.pause = paused  # type: ignore[method-assign]
+        bench.broker.produce("orders", 0, *backlog)
         bench.wait(lambda: member.source.readers[partition()].paused, "it is not paused")
         bench.work.let_go()
         bench.wait_ended(*backlog)

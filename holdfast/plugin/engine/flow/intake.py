@@ -77,10 +77,10 @@ class Intake:
         #: The source can be polled while it delivers nothing of some partitions; else there are no shares.
         self.can_pause = True
         #: Partitions that are to deliver nothing for now; those that the engine holds back, and those that the user's
-        #: loop has paused or left out.
+        #: loop has paused.
         self.held: frozenset[Partition] = frozenset()
         self._held_back: frozenset[Partition] = frozenset()
-        self._left_out: frozenset[Partition] = frozenset()
+        self.paused_by_loop: frozenset[Partition] = frozenset()
         #: The time since which there has been no room.
         self._full_since: float | None = None
         self._paused: set[Partition] = set()
@@ -339,14 +339,19 @@ class Intake:
         return self.lets_in(partition) and partition not in self.waiting
 
     def hold_back(self, partitions: Collection[Partition]) -> None:
-        """Have these partitions deliver nothing for now, and no others but those that the user's loop leaves out."""
+        """Have these partitions deliver nothing for now, and no others but those that the user's loop has paused."""
         self._held_back = frozenset(partitions)
-        self.held = self._held_back | self._left_out
+        self.held = self._held_back | self.paused_by_loop
 
-    def leave_out(self, partitions: Collection[Partition]) -> None:
-        """Have these deliver nothing for now: the user's loop has paused them. No others are left out."""
-        self._left_out = frozenset(partitions)
-        self.held = self._held_back | self._left_out
+    def loop_pauses(self, partitions: Iterable[Partition]) -> None:
+        """The user's loop pauses these partitions."""
+        self.paused_by_loop = self.paused_by_loop.union(partitions)
+        self.held = self._held_back | self.paused_by_loop
+
+    def loop_resumes(self, partitions: Iterable[Partition]) -> None:
+        """The user's loop resumes these partitions."""
+        self.paused_by_loop = self.paused_by_loop.difference(partitions)
+        self.held = self._held_back | self.paused_by_loop
 
     @property
     def paused(self) -> int:

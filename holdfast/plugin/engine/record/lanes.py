@@ -124,7 +124,7 @@ class Lanes:
 
     @contextmanager
     def first(self) -> Iterator[None]:
-        """Put first what becomes ready meanwhile: it had its turn, and is older than what waits. Behind all that, it
+        """Put what becomes ready meanwhile ahead of the others of its partition: it is older. Behind all of them, it
         would keep the offset from being committed."""
         self._first = []
         try:
@@ -133,7 +133,9 @@ class Lanes:
             lanes, self._first = self._first, None
             for lane in reversed(lanes):
                 lane.queued = False
-                self.wait(lane)
+                if (head := lane.head()) is not None:
+                    lane.queued = True
+                    self._turns(head).append(head.handler.name, head.record.partition, lane, ahead=True)
 
     def wake_all(self) -> None:
         """Look at every lane again."""

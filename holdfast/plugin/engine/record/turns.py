@@ -94,10 +94,10 @@ class Turns:
         rows = chain.from_iterable(share.rows.values() for share in self._shares.values())
         return chain.from_iterable(row.lanes for row in rows)
 
-    def append(self, handler: Hashable, partition: Partition, lane: Lane) -> None:
-        """Put a lane behind the others of its partition."""
+    def append(self, handler: Hashable, partition: Partition, lane: Lane, *, ahead: bool = False) -> None:
+        """Put a lane behind the others of its partition, or ahead of them."""
         share, row = self._one_more(handler, partition)
-        row.lanes.append(lane)
+        (row.lanes.appendleft if ahead else row.lanes.append)(lane)
         share.round.give(row)
         self._round.give(share)
 

@@ -237,14 +237,16 @@ class Workers:
             raise refusal
 
     def overdue(self) -> list[tuple[Entry, int, int]]:
-        """The records that wait behind a slow one in its chunk, for other workers to take.
+        """The records that wait behind a slow one in its chunk, for other workers to take; and the jobs that wait while
+        all workers are in long calls, for a record whose turn it is to be the next.
 
         Returns: entries, and of each how many of its records have ended, and how many a worker has begun; it begins no
         more of them. The slow record is the one that has begun and not ended.
         """
-        if not self._chunks:
+        if not self._chunks and self._of_threads <= self._count:
             return []
-        now, back = self._runtime.now(), []
+        now = self._runtime.now()
+        back = self._behind_long_calls(now)
         self._chunks = [chunk for chunk in self._chunks if not chunk.over]
         for chunk in self._chunks:
             current = chunk.current  # once: its worker goes on meanwhile
@@ -253,16 +255,23 @@ class Workers:
         return back
 
     def recall(self) -> list[Entry]:
-        """Take back the jobs that no worker has begun; not dead letters. Before `stop`."""
+        """Take back the jobs that no worker has begun; not dead letters."""
         jobs: list[Call] = []
         with suppress(Empty):
-            while True:
-                job = self._jobs.get_nowait()
-                if job is not None:
-                    jobs.append(job)
+            while (job := self._jobs.get_nowait()) is not None:
+                jobs.append(job)
+            self._jobs.put(None)  # for the worker that it is to end
         for job in jobs:
             self._finish(job)
         return [entry for job in jobs for entry in job.entries]
+
+    def _behind_long_calls(self, now: float) -> list[tuple[Entry, int, int]]:
+        """As `overdue`: jobs that were given while calls were short."""
+        if self.inline or self._of_threads <= self._count or now - self.given_at < _LONG_S:
+            return []
+        with self._lock:
+            self._call_s = max(self._call_s, _LONG_S)
+        return [(entry, 0, 0) for entry in self.recall()]
 
     def submit_letter(self, entry: Entry, letter: Letter, letters: DeadLetters, timeout_s: float) -> None:
         """Send a dead letter from a thread, since it waits for the broker.
@@ -368,7 +377,7 @@ class Workers:
                 self._stuck[call.is_async] -= 1
             else:
                 self._outstanding[call.kind] -= 1
-                if call.kind is not None and not call.is_async:
+                if call.began is not None and call.kind is not None and not call.is_async:
                     self._call_s = max(took, self._call_s * 0.9)
         if not self.wake.is_set():  # setting it costs more, and whoever takes what has ended clears it before
             self.wake.set()

@@ -124,6 +124,7 @@ class OpenSession:
             replies = session.acquire(partitions)
             if session is self._session:
                 self._unsure.difference_update(partitions)
+                self._store.untold.difference_update(partitions)
             return replies
 
         return self._ask(ask)
@@ -149,8 +150,17 @@ class OpenSession:
         self._ask(lambda s: s.release(records), owed=True)
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
-        """See `ClaimSession`."""
-        return self._ask(lambda s: s.drop(drops), owed=True)
+        """See `ClaimSession`, and `OpenClaims.untold`."""
+        names = {each.partition for each in drops}
+        self._store.untold |= names
+
+        def ask(session: ClaimSession) -> list[bool]:
+            dropped = session.drop(drops)
+            if session is self._session:
+                self._store.untold -= names
+            return dropped
+
+        return self._ask(ask, owed=True)
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """See `ClaimSession`; without an answer all are NEW."""
@@ -214,6 +224,8 @@ class OpenClaims:
         self.ever_open = False
         #: Claims that were granted without the store, since it went down.
         self.unprotected = 0
+        #: Positions that were reset without the store: it would take a commit behind what it knows for an old one.
+        self.untold: set[str] = set()
         #: The store has answered the thread that checks it since it went down, but no call of a session yet.
         self.reached = False
         #: Failures in a row, and the time of the last one.

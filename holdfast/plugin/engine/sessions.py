@@ -84,6 +84,10 @@ class Sessions:
         is_open = self._open is not None and self._open.down
         return not (self.storeless or self.stalled or is_open)
 
+    def untold(self, name: str) -> bool:
+        """Whether that position was reset, and the store could not be told: the app goes on without it."""
+        return self._open is not None and name in self._open.untold
+
     def begin(self) -> None:
         """Raises StoreUnavailable, StoreRefused."""
         lease_s = min(self.family.lease_s or _LEASE_S, _LEASE_S)

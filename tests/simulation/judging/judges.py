@@ -77,6 +77,8 @@ class Judges:
         self.repeats = 0
         #: Pieces of work of which a call has ended well.
         self.handled = 0
+        #: Log -> offsets that a loop has sought over, records or not.
+        self.sought_over: dict[LogName, list[range]] = {}
         #: The last run of each record at each member.
         self._last: dict[tuple[str, Placed], Run] = {}
         #: Log -> runs that have not ended.
@@ -283,6 +285,7 @@ class Judges:
 
     def passed_over(self, log: LogName, start: int, stop: int) -> None:
         """A loop has sought over these offsets: they are done with the next record behind them that it ends."""
+        self.sought_over.setdefault(log, []).append(range(start, stop))
         for record in self._book.logs.get(log, []):
             record.excused = record.excused or start <= record.offset < stop
 
@@ -374,7 +377,13 @@ class Judges:
         highest, session = self._epochs.get(log, (0, ""))
         if epoch > highest:
             self._epochs[log] = (epoch, run.session)
-        elif epoch < highest and session != run.session and self._sight.alive(run.session) and not self.open:
+        elif (
+            epoch < highest
+            and session != run.session
+            and self._sight.alive(run.session)
+            and not self.open
+            and not self._took_away(log)  # a former owner that the store has forgotten: its fence says so
+        ):
             self.broken(
                 "FENCE",
                 f"{run.record} starts at {run.member} with fence {epoch}, after {highest} of another that lives",

@@ -139,7 +139,10 @@ class Watch:
         others = self._others(member.name, ready.handler.name) - seen.others
         if seen.in_all >= _STARVED_LOOKS and others > _STARVED_STARTS:
             judges.broken("STARVED", f"{ready!r} could start at {member.name}, and {others} others have started since")
-        free = engine.parts.workers.room(kind) > 0 and engine.parts.unacked.room(kind) >= ready.count
+        unacked = engine.parts.unacked
+        batch = ready.handler.batch  # it starts as a whole
+        wanted = ready.lane.ready(min(batch.records, unacked.share(kind))) if batch else ready.count
+        free = engine.parts.workers.room(kind) > 0 and unacked.room(kind) >= wanted
         idle = not others and not judges.running[member.name].total()
         if seen.looks >= _IDLE_LOOKS and free and idle:
             judges.broken("STANDS", f"{ready!r} could start at {member.name}, and nothing does")

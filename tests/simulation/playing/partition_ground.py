@@ -94,11 +94,16 @@ class PartitionGround(ABC):
         ]
 
     def _is_passed_over(self, partition: Partition, committed: int) -> bool:
-        """Whether a loop has sought over the lowest record. It is done with the next record behind it that the loop
-        ends, and there is none if all later ones were done before."""
+        """Whether a loop has sought over the lowest record, or over a stretch of the log that has none. It is done with
+        the next record behind it that the loop ends, and there is none if all later ones were done before."""
         stage = self._stage
         if stage.world.loop is None or not stage.world.loop.seeks:
             return False
-        records = stage.book.logs.get(stage.log(partition), [])
+        log = stage.log(partition)
+        records = stage.book.logs.get(log, [])
+        if not all(each.over for each in records):
+            return False
         lowest = next((each for each in records if each.offset >= committed), None)
-        return lowest is not None and lowest.excused and all(each.over for each in records)
+        if lowest is not None and lowest.excused:
+            return True
+        return any(committed in each for each in stage.judges.sought_over.get(log, ()))

@@ -44,8 +44,8 @@ def forget_since(checkpoint: Path, batch: int) -> None:
     """As if it had been killed when that batch was written and Spark had not noted it."""
     for log, first in (("commits", batch), ("offsets", batch + 1)):
         for noted in (checkpoint / log).iterdir():
-            if int(noted.name.removesuffix(".crc").removeprefix(".")) >= first:
-                noted.unlink()
+            if int(noted.name.lstrip(".").partition(".")[0]) >= first:  # also what is being written: .2.<id>.tmp
+                noted.unlink(missing_ok=True)
 
 
 def test_what_kafka_brings_is_told_once_though_the_query_is_stopped_and_a_batch_comes_again(

@@ -257,6 +257,41 @@ class TestOpen:
             bench.wait(lambda: position("g/orders/1/0").watermark == offsets[0] + 1)
 
 
+    @pytest.mark.parametrize("by", ["the same member", "another member"])
+    def test_a_reset_that_the_store_cannot_be_told_of_is_nobodys_old_commit(
+        self, monkeypatch: pytest.MonkeyPatch, by: str
+    ) -> None:
+        monkeypatch.setattr("holdfast.dedup.open._LOOK_EVERY_S", 0.02)
+        store = FlakyClaims()
+        with Bench(claims=store) as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(6)))
+            settings = Settings(commit_interval_s=0.01, store_down="open")
+            first = bench.member("a", settings=settings)
+            bench.wait_committed(6)
+            store.go_down()
+            bench.broker.produce("orders", 0, "y")
+            bench.wait_committed(7)
+            bench.group.lose(first.source, P0)
+            bench.group.set_offset(P0, 2)
+            bench.wait(lambda: bench.work.times()["x5"] > 1, "the reset is not honoured")
+            assert bench.group.offset(P0) == 2, "a commit of ours stands where the reset was"
+            engine = first.app._engine
+            assert engine is not None
+            session = engine.parts.sessions.session
+            assert session is not None
+            before = bench.work.times()["x5"]
+            if by == "another member":
+                first.app.stop()
+            store.inner.expire(session.id)
+            store.come_back()
+            if by == "another member":
+                first.over.wait(60)
+                bench.member("b", settings=settings)
+            bench.wait(lambda: bench.work.times()["x5"] > before, "the reset is forgotten")
+            bench.wait_committed(7)
+            assert store.inner.state.position("g/orders/1/0").watermark == 7
+
+
 class TestBack:
     """Only an answer says that the store is back."""
 

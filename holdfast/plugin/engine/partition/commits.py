@@ -7,6 +7,8 @@
 - Another program may set the group's offset of a partition that is owned here: a producer's transaction, which takes
   the offsets of its inputs along (`send_offsets_to_transaction`), or a tool. The records below that offset count as
   done: they are not handled any more, here or by a successor, and no commit of ours goes back behind it.
+- A reset that the store could not be told of (`store_down="open"`) stays the other program's: with a commit of ours in
+  its place, the next owner would hold it against what the store knows, and go on as before the reset.
 """
 
 from __future__ import annotations
@@ -114,7 +116,7 @@ class Commits:
         offsets: dict[Partition, int] = {}
         sent: list[Ownership] = []
         for owner in owners:
-            target = _target(owner)
+            target = self._target(owner)
             under_way = owner.commit_sent is not None and now - owner.committed_at < _UNANSWERED_S
             if target is None or (under_way and (not last or owner.commit_sent == target)):
                 continue
@@ -192,17 +194,21 @@ class Commits:
             records = sum(map(len, passed))
             parts.tell(AdvanceHonoured(partition=owner.partition, offset=offset, records=records))
 
-    @staticmethod
-    def _moved(owner: Ownership) -> bool:
-        target = _target(owner)
+    def _moved(self, owner: Ownership) -> bool:
+        target = self._target(owner)
         return target is not None and target != owner.committed and target > owner.elsewhere
 
+    def _target(self, owner: Ownership) -> int | None:
+        """The offset to commit now; None = nothing may be committed."""
+        if self.is_untold(owner):
+            return None
+        if owner.phase is Phase.ADOPTING:
+            return owner.adopting
+        # FENCED only from OWNED: who never owned has no watermark of its own.
+        if owner.phase in (Phase.OWNED, Phase.FENCED) and owner.owned:
+            return owner.ledger.watermark
+        return None
 
-def _target(owner: Ownership) -> int | None:
-    """The offset to commit now; None = nothing may be committed."""
-    if owner.phase is Phase.ADOPTING:
-        return owner.adopting
-    # FENCED only from OWNED: who never owned has no watermark of its own.
-    if owner.phase in (Phase.OWNED, Phase.FENCED) and owner.owned:
-        return owner.ledger.watermark
-    return None
+    def is_untold(self, owner: Ownership) -> bool:
+        """Whether it was reset by somebody, and the store could not be told. Where a group begins, it loses nothing."""
+        return not owner.begins and self._parts.sessions.untold(owner.name)

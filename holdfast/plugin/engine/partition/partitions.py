@@ -354,6 +354,8 @@ class Partitions:
         for owner in owners:
             if owner.cut is not None and not owner.owned:
                 self.cuts.setdefault(owner.partition, owner.cut)  # not adopted yet: the next ownership begins there
+            elif self.commits.is_untold(owner):
+                self.cuts.setdefault(owner.partition, owner.adopting)
         path = self._hand_over(owners, Deadline(0.0, self._parts.runtime), trigger)
         path.fence()
         path.hand_back()

@@ -115,11 +115,13 @@ class Takeover:
         self._had = frozenset(each.partition for each in owners if each.owned or each.partition in self._had)
 
     def adopted(self, owner: Ownership) -> None:
-        """The broker has our commit of the offset that is adopted: nothing is known from there on."""
+        """The broker has our commit of the offset that is adopted, or is to keep the one that it has: nothing is known
+        from there on."""
         owner.own(Ledger(owner.adopting))
 
     def drop(self, owner: Ownership, offset: int) -> None:
         """Forget at the store what is done from there on, of a partition that is owned. Raises StoreUnavailable."""
+        owner.adopting = offset
         if owner.session_.drop([Drop(owner.name, owner.store_epoch, offset)])[0]:
             self._tell(ResetHonoured(partition=owner.partition, offset=offset, watermark=owner.ledger.watermark))
 
@@ -303,6 +305,8 @@ class Takeover:
             if acquired and watermark and (acquired.done or acquired.running or watermark != owner.adopting):
                 self._tell(ResetHonoured(partition=owner.partition, offset=owner.adopting, watermark=watermark))
             owner.move(Phase.ADOPTING)
+            if self._commits.is_untold(owner):
+                self.adopted(owner)
 
     # ---- afterwards: records that former owners had in hand
     def ask_in_hand(self, owners: Iterable[Ownership]) -> list[Ownership]:

@@ -34,6 +34,8 @@ class Spikes:
         self._stage, self._process, self._ramp = stage, process, ramp
         self._born_s = stage.now
         self._came_s = -1e9
+        #: The seconds of drains since then, in which no ramp goes on.
+        self._drained_s = 0.0
         #: Partition of the last assignment -> first offset that came; None = the assignment is not judged.
         self._first: dict[Partition, int | None] | None = None
         #: Records that were over by then: the engine knows them as done, so they are no intake.
@@ -44,14 +46,19 @@ class Spikes:
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """Note that these partitions are assigned."""
         now, ramp = self._stage.now, self._ramp
-        awake_s = now - max(self._came_s, self._process.stalled_until - self._stage.began_at)
+        awake_s = now - max(self._came_s, self._process.stalled_until - self._stage.began_at) - self._drained_s
         apart = awake_s > 2 * ramp.over_s + 1.0  # else the ramp of an earlier assignment goes on
         lived_s = now - self._born_s
         self._before_per_s = self._polled / min(_HISTORY_S, lived_s) if lived_s > _KNOWN_S else 0.0
         # A group that begins has no backlog, also if its session is lost soon after.
         known = [each for each in partitions if self._stage.ground.committed(each) is not None]
+        self._drained_s = 0.0
         self._came_s, self._first = now, dict.fromkeys(known) if apart else None
         self._over = {record for each in partitions for record in self._records(each) if record.over}
+
+    def drained(self, for_s: float) -> None:
+        """Note that a rebalance was held up for so long."""
+        self._drained_s += for_s
 
     def delivered(self, records: Sequence[Record]) -> None:
         """Note the records that a poll has returned."""

@@ -135,8 +135,11 @@ class Client:
         late_s = max((each.amount for each in world.faults if each.kind == "late"), default=0.0)
         answer_s = min(LAST_COMMIT_S, 4 * late_s) if world.broker == "queues" else 0.0
         at_most_s = settings.drain_s + marks * _MARK_S + answer_s
+        since = self.member.stage.now
         with self._telling(at_most_s), self.reports.going("revoked", partitions):
             listener.revoked(partitions)
+        if self._spikes is not None:
+            self._spikes.drained(self.member.stage.now - since)
 
     def lost(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
         """Tell the engine that these partitions are lost."""

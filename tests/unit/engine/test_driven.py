@@ -652,7 +652,11 @@ def test_fresh_records_come_in_the_next_call_beside_a_backlog_that_waits(
     loop = loops.loop(done_when, max_in_flight=400)
     loops.produce(*numbered("a", range(2_000)))
     intake = loop.parts.intake
-    until(lambda: intake.waiting.records > 0 and intake.paused == 1, meanwhile=lambda: take(loop, 20))
+    until(
+        lambda: intake.waiting.records > 0 and intake.paused == 1 and loop._ready(20) == 20,
+        lambda: f"{intake.waiting.records} wait, {intake.paused} paused, {intake.records} here, {intake.admitted} so far",
+        meanwhile=lambda: take(loop, 1),
+    )
     paused = [each.paused for each in loop.snapshot().partitions]
     assert paused == ["enough of it waits in this process", None]
     monkeypatch.setattr("holdfast.plugin.engine.flow.intake._TURN_S", PATIENCE_S)  # nothing is behind the backlog now

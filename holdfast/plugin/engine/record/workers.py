@@ -266,7 +266,7 @@ class Workers:
         return [entry for job in jobs for entry in job.entries]
 
     def _behind_long_calls(self, now: float) -> list[tuple[Entry, int, int]]:
-        """As `overdue`: jobs that were given while calls were short."""
+        """Take back the jobs that were given while calls were short. Returns as `overdue`."""
         if self.inline or self._of_threads <= self._count or now - self.given_at < _LONG_S:
             return []
         with self._lock:

@@ -187,9 +187,8 @@ class Faults(BrokerFaults):
     def _expire_offsets(self, fault: Fault) -> None:
         stage = self._stage
         for place in stage.broker.logs:
-            committed = stage.group.committed.get(place)
-            if committed is not None and not committed.ours:  # a reset that no member has adopted
-                stage.judges.unwanted(stage.log(place), committed.offset)
+            if stage.ground.is_foreign(place):  # a reset that no member has adopted
+                stage.judges.unwanted(stage.log(place), stage.group.offset(place) or 0)
             stage.group.set_offset(place, None)
         stage.say("world", "the group's offsets have expired")
         self._later(fault.for_s, self._all_come_back)

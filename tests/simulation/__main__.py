@@ -25,6 +25,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--count", type=int, default=1, help="how many worlds")
+    parser.add_argument("--database", action="store_true", help="with a database of effects, where there may be one")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes")
     parser.add_argument("--first", action="store_true", help="end with the first world that breaks a rule")
     parser.add_argument("--world", type=Path, help="play the one that is kept in this file")
@@ -36,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     if given.world is not None:
         return _one(World.from_json(given.world.read_text()), given.world.stem, given)
     if given.count == 1:
-        return _one(draw(given.seed), f"seed-{given.seed}", given)
+        return _one(draw(given.seed, with_database=given.database), f"seed-{given.seed}", given)
     return _many(given)
 
 
@@ -63,7 +64,7 @@ def _keep(world: World, found: Found, name: str, given: argparse.Namespace) -> W
 def _many(given: argparse.Namespace) -> int:
     began, worlds, took_s, records = time.perf_counter(), 0, 0.0, 0
     rules: Counter[str] = Counter()
-    for result in search(range(given.seed, given.seed + given.count), given.jobs):
+    for result in search(range(given.seed, given.seed + given.count), given.jobs, with_database=given.database):
         worlds, took_s = worlds + 1, took_s + result.took_s
         records += result.figures.records if result.figures else 0
         if result.found is not None:
@@ -72,7 +73,7 @@ def _many(given: argparse.Namespace) -> int:
                 f"seed {result.seed}: {result.found.rule} at {result.found.at_s:.4f}: {result.found.what}", flush=True
             )
             if given.shrink:
-                _keep(draw(result.seed), result.found, f"seed-{result.seed}", given)
+                _keep(draw(result.seed, with_database=given.database), result.found, f"seed-{result.seed}", given)
             if given.first:
                 break
     wall_s = time.perf_counter() - began

@@ -8,6 +8,7 @@ import multiprocessing
 import time
 import traceback
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.drawing.draw import draw
@@ -35,14 +36,15 @@ class Result:
     took_s: float
 
 
-def search(seeds: Iterable[int], jobs: int = 1) -> Iterator[Result]:
-    """Play the worlds of these seeds, in any order."""
+def search(seeds: Iterable[int], jobs: int = 1, *, with_database: bool = False) -> Iterator[Result]:
+    """Play the worlds of these seeds, in any order. Args: with_database: as of `draw`."""
     quiet()
+    one = partial(_one, with_database=with_database)
     if jobs <= 1:
-        yield from map(_one, seeds)
+        yield from map(one, seeds)
         return
     with multiprocessing.get_context("fork").Pool(jobs, _collect_less_often) as pool:
-        yield from pool.imap_unordered(_one, seeds, chunksize=4)
+        yield from pool.imap_unordered(one, seeds, chunksize=4)
 
 
 def judged(world: World) -> Found | None:
@@ -73,9 +75,9 @@ def _collect_less_often() -> None:
     gc.set_threshold(20_000, 50, 50)
 
 
-def _one(seed: int) -> Result:
+def _one(seed: int, *, with_database: bool) -> Result:
     began = time.process_time()
-    found, played = _judged(draw(seed))
+    found, played = _judged(draw(seed, with_database=with_database))
     return Result(
         seed=seed,
         found=found,

@@ -20,7 +20,6 @@ _SEEDS = 300
 #: Options that no seed draws, and why. Empty is how it should be.
 _NOT_DRAWN: dict[str, str] = {
     "handler.value": "it decodes right before the call, in the same step: tests/unit/engine/test_typed_handlers.py",
-    "handler.transaction": "worlds have no database with effects: tests/unit/engine/test_effects_in_a_database.py",
 }
 
 
@@ -43,7 +42,7 @@ def drawn(worlds: list[World]) -> dict[str, set[str]]:
     for world in worlds:
         note("world", "settings", world.settings)
         for handling in world.handlers:
-            for name, value in registered(handling).items():
+            for name, value in registered(handling, "the store").items():
                 note("handler", name, value)
     return dict(found)
 

@@ -144,14 +144,14 @@ class Statements:
         """The positions that are there. Args: lock: `Database.for_update` or `skip_locked`."""
         found: dict[str, list[Row]] = {}
         for each in tx.ask(self._read.format(_places(names)) + lock, names):
-            row = _row(each)
+            row = row_of(each)
             found.setdefault(row.name, []).append(row)
         return {name: Position(rows) for name, rows in found.items()}
 
     def read_stripes(self, tx: Transaction, name: str, stripes: Sequence[int]) -> Position | None:
         """Some rows of a position, locked: what holds one is waited for. None: they are not there."""
         text = f"{self._stripes.format(_places(stripes))}{self._of.for_update}"
-        found = [_row(each) for each in tx.ask(text, (name, *stripes))]
+        found = [row_of(each) for each in tx.ask(text, (name, *stripes))]
         return Position(found) if len(found) == len(stripes) else None
 
     def locked(self, tx: Transaction, names: Sequence[str]) -> dict[str, Position]:
@@ -197,7 +197,8 @@ def _places(names: Sequence[object]) -> str:
     return ", ".join("?" * len(names))
 
 
-def _row(found: tuple[Any, ...]) -> Row:
+def row_of(found: tuple[Any, ...]) -> Row:
+    """A row of the table, with all of its columns, as a value."""
     name, stripe, owner, free, epoch, born_ms, version, begun, watermark, done, again = found
     owner = UUID(owner) if isinstance(owner, str) else owner
     return Row(name, stripe, owner, bool(free), epoch, born_ms, version, bool(begun), watermark, done, again)

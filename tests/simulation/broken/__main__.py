@@ -45,7 +45,8 @@ def play(rule: Broken, *, seed: int, count: int) -> Caught:
         except ValueError as error:
             raise SystemExit(str(error)) from error
         done = subprocess.run(
-            [sys.executable, "-m", "tests.simulation", "--first", f"--seed={seed}", f"--count={count}"],
+            [sys.executable, "-m", "tests.simulation", "--first", f"--seed={seed}", f"--count={count}"]
+            + ["--database"] * rule.with_database,
             cwd=folder,
             # The broken package goes before the whole one, which lies beside the worlds.
             env={**os.environ, "PYTHONPATH": os.pathsep.join((folder, str(_ROOT)))},

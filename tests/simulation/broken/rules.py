@@ -25,6 +25,8 @@ class Broken:
     #: The rule is caught by an error that ends the app. With any other rule such an error means that the change broke
     #: something else.
     ends_the_app: bool = False
+    #: Worlds with a database of effects are played: others do not reach the rule.
+    with_database: bool = False
 
     def broken(self, text: str) -> str:
         """Its file's text with the rule broken. Raises ValueError: the rule does not stand there once."""
@@ -688,5 +690,107 @@ RULES = (
         rule="                if offset not in done and offset in p.running and self._state.alive(p.running[offset][0])",
         instead="                if False",
         breaks="P2: what the former owner runs is given to the next one",
+    ),
+    # ---- effects in the store's database
+    Broken(
+        name="the-mark-in-a-transaction-of-its-own",
+        file="adapters/sql/transactions.py",
+        rule="        opened = database.open(statements.marking(name, held.owner, change))\n",
+        instead="        marking = statements.marking(name, held.owner, change)\n"
+        "        [changed] = database.change_all([marking])\n"
+        "        nothing = 'UPDATE holdfast_position SET free = free WHERE name = ? AND stripe = -1'\n"
+        "        opened = database.open(marking._replace(text=nothing, parameters=(name,)))\n"
+        "        opened.changed = changed\n",
+        breaks="what is undone, or whose process dies, counts as done",
+        with_database=True,
+    ),
+    Broken(
+        name="any-owner-may-write",
+        file="adapters/sql/rows.py",
+        rule='AND owner = ? AND version = ?"',
+        instead="AND ? <> '' AND version = ?\"",
+        breaks="P4: a zombie's effect comes beside the new owner's",
+        with_database=True,
+    ),
+    Broken(
+        name="any-version-will-do",
+        file="adapters/sql/rows.py",
+        rule='AND owner = ? AND version = ?"',
+        instead='AND owner = ? AND ? >= 0"',
+        breaks="what the database has lost is marked as done again, without its effect",
+        with_database=True,
+    ),
+    Broken(
+        name="the-other-rows-are-not-compared",
+        file="adapters/sql/rows.py",
+        rule="        if not change.others:\n",
+        instead="        if True:\n",
+        breaks="a watermark covers what another row has lost",
+        with_database=True,
+    ),
+    Broken(
+        name="a-takeover-does-not-wait",
+        file="adapters/sql/rows.py",
+        rule="        self._lock_first(tx, names, self._of.for_update)\n"
+        "        found = self.read(tx, names, self._of.for_update)\n",
+        instead="        found = self.read(tx, names)\n",
+        breaks="what a transaction marks while it is taken over is not seen",
+        with_database=True,
+    ),
+    Broken(
+        name="the-brokers-commit-wins",
+        file="adapters/sql/store.py",
+        rule="    truth = True\n",
+        instead="    truth = False\n",
+        breaks="effects that the database has lost are not made again",
+        with_database=True,
+    ),
+    Broken(
+        name="unknown-counts-as-done",
+        file="adapters/sql/transactions.py",
+        rule="            self._find_out(error)\n",
+        instead="            self._over(cut=True, done=True)\n",
+        breaks="a COMMIT that was lost on its way counts",
+        with_database=True,
+    ),
+    Broken(
+        name="unknown-counts-as-failed",
+        file="adapters/sql/transactions.py",
+        rule="            self._find_out(error)\n",
+        instead="            self._over(cut=True)\n            raise\n",
+        breaks="an effect whose COMMIT had no answer is made again",
+        with_database=True,
+    ),
+    Broken(
+        name="unknown-is-not-waited-for",
+        file="adapters/sql/rows.py",
+        rule="{self._stripes.format(_places(stripes))}{self._of.for_update}",
+        instead="{self._stripes.format(_places(stripes))}",
+        breaks="a COMMIT that is still under way counts as lost",
+        with_database=True,
+    ),
+    Broken(
+        name="a-watermark-of-what-was-read",
+        file="adapters/sql/held.py",
+        rule="        return self._change(stripe, runs(offsets), 0)\n",
+        instead="        return self._change(stripe, runs(offsets), max(offsets) + 1)\n",
+        breaks="P1: what lies below counts as done",
+        with_database=True,
+    ),
+    Broken(
+        name="the-letter-before-the-kill",
+        file="plugin/engine/record/hung_handlers.py",
+        rule="        return store is None or store.abandon(owner.name, owner.store_epoch, offsets)\n",
+        instead="        return True\n",
+        breaks="a record that was sent away has its effect too",
+        with_database=True,
+    ),
+    Broken(
+        name="a-further-row-without-the-first-ones-lock",
+        file="adapters/sql/rows.py",
+        rule="        text = self._add.format(self._of.for_update)\n",
+        instead='        text = self._add.format("")\n',
+        breaks="a row slips in behind a takeover, which does not fence it",
+        with_database=True,
     ),
 )

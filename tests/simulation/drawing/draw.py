@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 from holdfast.plugin.handlers import BatchOf
 from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
 from holdfast.plugin.settings import Ordering, Ramp, Settings
+from tests.simulation.drawing.database import database
 from tests.simulation.drawing.elsewhere import moved
 from tests.simulation.drawing.hot import hot
 from tests.simulation.drawing.mishaps import expired, foreign, mishaps, retention, seeks, slips
@@ -82,8 +83,13 @@ _STORES: Sequence[StoreKind] = (*("specification",) * 6, "scripts", "digests")
 _STORE_DOWN: Sequence[Literal["pause", "open"]] = (*("pause",) * 9, "open")
 
 
-def draw(seed: int) -> World:
-    """The world of that seed, the same in every process."""
+def draw(seed: int, *, with_database: bool = False) -> World:
+    """The world of that seed, the same in every process.
+
+    Args:
+        seed: any number.
+        with_database: True = with a database of effects, wherever there may be one; False = in some worlds.
+    """
     chance = random.Random(f"holdfast {seed}")  # text is seeded by its bytes, and not by its hash
     pick = chance.choice
     kinds = pick(_KINDS)
@@ -138,7 +144,8 @@ def draw(seed: int) -> World:
     world = retention(_apart("retention", seed), slips(_apart("slips", seed), world))
     world = expired(_apart("expired", seed), foreign(_apart("foreign", seed), world))
     world = _noted_resets(seeks(_apart("seeks", seed), world))
-    return hot(_apart("hot", seed), world)
+    world = hot(_apart("hot", seed), world)
+    return database(_apart("database", seed), world, only=with_database)
 
 
 def _noted_resets(world: World) -> World:

@@ -31,7 +31,7 @@ BrokerKind = Literal["kafka", "queues", "leased", "pushed"]
 LEASED: tuple[BrokerKind, ...] = ("leased", "pushed")
 Protocol = Literal["eager", "cooperative", "consumer"]
 Kind = Literal["plain", "async", "batch", "async batch"]
-StoreKind = Literal["specification", "scripts", "digests"]
+StoreKind = Literal["specification", "scripts", "digests", "database"]
 OnSignal = Literal["close", "end", "go on"]
 
 
@@ -80,6 +80,8 @@ class Handling:
     #: A batch fails with `BatchFailed`, which names the records that are planned to fail.
     by_record: bool = False
     timeout_s: float | None = None
+    #: "database": it runs in a transaction in which its records are marked, and writes their effects in it.
+    transaction: bool = False
 
     def matches(self, topic: str) -> bool:
         """Whether the handler gets that topic's records."""
@@ -182,6 +184,11 @@ FaultKind = Literal[
     "twice",  #: a member's commits arrive a second time, `amount` later, for `for_s`
     "interrupt",  #: Ctrl-C in a member's first thread, in the wait of that number (`place`) from then on; `count`
     #: times, the second after `for_s`
+    #: The rest needs the store "database".
+    "unanswered",  #: the next `count` COMMITs of effects have no answer; with an odd `place` they do not arrive
+    "conflict",  #: the next `count` transactions with effects are undone to end a conflict
+    "freeze",  #: the next member that has an effect in an open transaction is frozen there for `for_s`
+    "terminate",  #: the connection of the next transaction with an effect is ended by the server
 ]
 
 #: Faults that take no partition away from its owner, and change the broker's answers only in time. A slow store is none
@@ -234,8 +241,11 @@ class World:
     max_poll_interval_s: float = 300.0
     #: How long a member waits for the broker's answer.
     request_timeout_s: float = 5.0
-    #: The executable specification, or the shipped Lua scripts (which need `lupa`), with plain keys or digests of keys.
+    #: The executable specification; the shipped Lua scripts (which need `lupa`), with plain keys or digests of keys; or
+    #: the shipped store in a database, which has the effects of handlers as well.
     store: StoreKind = "specification"
+    #: "database": after so long a transaction is ended in which nothing happens.
+    idle_s: float = 45.0
     #: The lease of the store's sessions; and how long a process waits for the store's reply.
     lease_s: float = 1.5
     store_timeout_s: float = 0.3

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from holdfast.records import Record
     from tests.simulation.drawing.world import FaultKind, World
-    from tests.simulation.playing.book import LogName, Sight
+    from tests.simulation.playing.book import LogName, Sight, Tx
 
 
 #: A member learns within so long that the store has lost its state, whatever else happens to it.
@@ -91,9 +91,17 @@ class Judges:
 
     # ---- handlers
     def started(
-        self, member: str, session: str, epoch: int, records: Sequence[Placed], *, blind: bool = False
+        self,
+        member: str,
+        session: str,
+        epoch: int,
+        records: Sequence[Placed],
+        *,
+        blind: bool = False,
+        tx: Tx | None = None,
     ) -> list[Run]:
-        """A handler was called with these records. `blind`: the member takes their log for the one before it."""
+        """A handler was called with these records. `blind`: the member takes their log for the one before it. `tx`: its
+        transaction."""
         now = self._now()
         runs = [
             Run(
@@ -104,6 +112,7 @@ class Judges:
                 now if each.delivered_at is None else each.delivered_at,
                 epoch,
                 blind=blind,
+                tx=tx,
             )
             for each in records
         ]
@@ -141,8 +150,7 @@ class Judges:
             if record.lane is not None:
                 record.lane.running.remove(run)
             if run not in failed:
-                self.handled += not record.unit.handled
-                record.unit.handled = True
+                self._ended_well(record)
                 continue
             record.failures += 1
             record.hopeless = record.hopeless or run in for_good
@@ -229,7 +237,7 @@ class Judges:
         records, at = self._book.logs.get(log, []), self._checked[log]
         while at < len(records) and records[at].offset < offset:
             # Records before which a loop has sought were committed before, and that commit may come late.
-            if not (records[at].over or (records[at].replayed and self._overtaken)):
+            if not (records[at].over or (records[at].replayed and self._overtaken) or self._was_handled(records[at])):
                 self.broken("LOST", f"{log}@{offset} is committed by {member}, and {records[at]} is not handled")
             at += 1
         unsure = self.forgotten or self.open or self._loop is not None
@@ -333,7 +341,30 @@ class Judges:
         """Whether members have run open (`store_down="open"`) while the store was away."""
         return self.unprotected and self._settings.store_down == "open"
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is to be handled again because the store has lost it."""
+        return True
+
+    def outlived(self, log: LogName, start: int, stop: int) -> bool:
+        """Whether one of these offsets was done by a transaction that has outlived its drain."""
+        records = self._book.logs.get(log, [])
+        return any(run.left for each in records if start <= each.offset < stop for run in each.unit.runs)
+
     # ---- inside
+    def _ended_well(self, record: Placed) -> None:
+        """A call for that record has ended well."""
+        self.handled += not record.unit.handled
+        record.unit.handled = True
+
+    def _was_handled(self, record: Placed) -> bool:
+        """Whether its member may not know yet that it is to be handled again."""
+        return False
+
+    def _runs_on(self, run: Run) -> bool:
+        """Whether a run that has not ended forbids another one of its lane."""
+        return self._sight.alive(run.session)
+
     @staticmethod
     def _sent_away(record: Placed, session: str) -> None:
         record.letter_of = session
@@ -437,7 +468,7 @@ class Judges:
             if self.open or other.given_up or other.blind or new.blind or other.together is new.together:
                 continue
             gone = other.record.excused  # removed by compaction: no reader can see that there was a record
-            if self._sight.alive(other.session) and not (gone or self._took_away(record.log)):
+            if self._runs_on(other) and not (gone or self._took_away(record.log)):
                 self.broken(
                     "ORDER", f"{record} starts at {new.member} while {other.record} of its lane runs at {other.member}"
                 )

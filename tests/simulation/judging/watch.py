@@ -273,9 +273,15 @@ class Revokes(Watcher):
                 )
 
     def _ended_by(self, member: str, partition: Partition, offset: int, since: float) -> bool:
-        record = self._stage.book.at(self._stage.log(partition), offset)
+        stage = self._stage
+        record = stage.book.at(stage.log(partition), offset)
         runs = record.unit.runs if record is not None else ()
+        heard = stage.now - stage.world.store_timeout_s  # by then a member knows how its transaction has ended
         return any(
-            run.record is record and run.member == member and run.ended_at is not None and run.since >= since
+            run.record is record
+            and run.member == member
+            and run.ended_at is not None
+            and run.since >= since
+            and (run.tx is None or (run.ended_at < heard and not run.left))
             for run in runs
         )

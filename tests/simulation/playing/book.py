@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable
+    from collections.abc import Collection, Hashable, Sequence
 
     from holdfast.plugin.settings import Settings
     from holdfast.records import Partition
@@ -137,11 +137,32 @@ class Run:
     #: All runs of that call, this one included.
     together: list[Run] = field(default_factory=list)
     ended_at: float | None = None
+    #: The transaction in which it runs; and whether its member gave its partition up before it knew how that ended.
+    tx: Tx | None = None
+    left: bool = False
     #: The engine has given it up.
     given_up: bool = False
     #: Its log was made anew, and its member takes it for the one before: the store does not know the run under the new
     #: log's name.
     blind: bool = False
+
+
+class Tx(Protocol):
+    """A handler's transaction."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is open at the server."""
+        ...
+
+    @property
+    def idled(self) -> bool:
+        """Whether the server has ended it, since nothing happened in it."""
+        ...
+
+    def add(self, numbers: Sequence[int]) -> None:
+        """Write the effects of these records."""
+        ...
 
 
 class Sight(Protocol):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.ports import CommitFate
+from tests.simulation.database.server import DatabaseStore
 from tests.simulation.playing.faults_broker import BrokerFaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast.testing.process import Process
     from tests.simulation.drawing.world import Fault
     from tests.simulation.playing.stage import Stage
 
@@ -130,6 +132,32 @@ class Faults(BrokerFaults):
         self._stage.judges.store_forgets()
         self._stage.store.empty()
         self._stage.judges.store_forgot()
+
+    # ---- a database with effects
+    def _unanswered(self, fault: Fault) -> None:
+        if isinstance(store := self._stage.store, DatabaseStore):
+            self._stage.judges.store_away(0.0)
+            store.unanswered, store.not_even_heard = fault.count, bool(fault.place % 2)
+
+    def _conflict(self, fault: Fault) -> None:
+        if isinstance(store := self._stage.store, DatabaseStore):
+            store.conflicts = fault.count
+
+    def _freeze(self, fault: Fault) -> None:
+        def frozen(process: Process, _: Callable[[], None]) -> None:
+            self._stage.say(process.name, f"stands still for {fault.for_s} s with a transaction open")
+            for member in self._stage.living:
+                if member.process is process:
+                    process.stall(fault.for_s)
+                    self._later(fault.for_s, member.thrown_out)
+
+        if isinstance(store := self._stage.store, DatabaseStore):
+            store.when_open.append(frozen)
+
+    def _terminate(self, fault: Fault) -> None:
+        if isinstance(store := self._stage.store, DatabaseStore):
+            self._stage.judges.store_away(0.0)
+            store.when_open.append(lambda _, end: end())
 
     # ---- topics, and people
     def _grow(self, fault: Fault) -> None:

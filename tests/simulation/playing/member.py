@@ -49,8 +49,8 @@ _EXPECTED = (HandlerHung, HandlerFailed)
 _AT_START = (AccessRefused, StoreUnavailable, SourceUnavailable, UnknownTopic)
 
 
-def registered(handling: Handling) -> dict[str, Any]:
-    """The arguments of `Holdfast.handler`, by the names of its parameters."""
+def registered(handling: Handling, store: object) -> dict[str, Any]:
+    """The arguments of `Holdfast.handler`, by the names of its parameters. Args: store: the app's own."""
     return {
         "topics": handling.topics,
         "name": handling.name,
@@ -61,6 +61,7 @@ def registered(handling: Handling) -> dict[str, Any]:
         "dead_letter_limit": handling.limit,
         "letter_too_large": handling.letter_too_large,
         "timeout_s": handling.timeout_s,
+        "transaction": store if handling.transaction else None,
         "retry": Retry(
             attempts=handling.attempts,
             wait_initial_s=handling.wait_initial_s,
@@ -163,7 +164,8 @@ class Member(ABC):
             judges.lost.add(event.session)
         if isinstance(event, RewindIgnored) and stage.world.in_order and not self._overwritten(event.partition):
             where = f"{event.partition} comes to {self.name} with the offset {event.offset}"
-            if not any(each.has_lost or each.leaves_at_once for each in stage.members):
+            outlived = judges.outlived(stage.log(event.partition), event.offset, event.watermark)
+            if not (outlived or any(each.has_lost or each.leaves_at_once for each in stage.members)):
                 judges.broken("REWOUND", f"{where}, and all below {event.watermark} was done before its hand-over")
         if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:
             record = stage.placed_at(self, event.partition, event.offset)
@@ -214,9 +216,10 @@ class AppMember(Member):
             self._work.begins = self.client.reports.started
             if stage.retry_topics:
                 self.client.dead_letters, letters = lambda: _Letters(self), None
+        self._claims = claims = stage.store.claims(process)
         self.app = Holdfast(
             source if self.client is None else cast("PartitionedSource", self.client),
-            claims=stage.store.claims(process),
+            claims=claims,
             settings=world.settings,
             dead_letters=letters,
             observers=[self],
@@ -250,13 +253,15 @@ class AppMember(Member):
 
     def _register(self, handling: Handling) -> None:
         work = self._work
-        calls: dict[Kind, Callable[[Any], Any]] = {
+        calls: dict[Kind, Callable[..., Any]] = {
             "plain": work.plain,
             "batch": work.batch,
             "async": work.coroutine,
             "async batch": work.batch_coroutine,
         }
-        self.app.handler(**registered(handling))(calls[handling.kind])
+        if handling.transaction:
+            calls |= {"plain": work.plain_in_transaction, "batch": work.batch_in_transaction}
+        self.app.handler(**registered(handling, self._claims))(calls[handling.kind])
 
 
 class _Letters:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.records import Partition
 from holdfast.testing.store import SimulatedStore
+from tests.simulation.database.server import DatabaseStore
 from tests.simulation.judging.at_store import AtStore
+from tests.simulation.judging.effects import EffectJudges
 from tests.simulation.judging.watch import Losses, Revokes, Watch, owners_of
 from tests.simulation.playing.book import RecordPlace
 from tests.simulation.playing.faults import Faults
@@ -90,6 +92,8 @@ class Play(Stage):
         super().__init__(world, ground_of)
         if isinstance(self.store, SimulatedStore):
             self.store.witness = AtStore(self, self.store)
+        if isinstance(database := self.store, DatabaseStore) and isinstance(self.judges, EffectJudges):
+            database.witness, self.judges.effects = self.judges, lambda: database.effects
         self.watch = Watch(self)
         self.broker.watchers += [Losses(self), Revokes(self)]
         self.faults = Faults(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.brokers.kafka_slips import LOST_SEEKS
+from tests.simulation.judging.effects import LOOKS_BACK_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,8 @@ class Progress:
         #: each record's plan has a bounded number of failures.
         self._got, self._progress_at = (0, 0, 0), 0.0
         self._patience_s = _PROGRESS_S + _REMADE_S * any(each.kind == "remake" for each in stage.world.faults)
+        if stage.world.store == "database":
+            self._patience_s += LOOKS_BACK_S
         if stage.world.slips == "lost seek":
             self._patience_s += LOST_SEEKS * _SENT_AGAIN_S
 
@@ -53,7 +56,7 @@ class Progress:
         if got != self._got or stage.now < stage.world.calm_s:
             self._got, self._progress_at = got, stage.now
         calm = stage.now > stage.world.calm_s and not self._busy()
-        self.settled = calm and not stage.ground.behind()
+        self.settled = calm and stage.judges.complete and not stage.ground.behind()
         if not self.settled and stage.now - self._progress_at > self._patience_s:
             self._watch.stands_still()
         stage.scheduler.at(stage.scheduler.now + _LOOK_S, self.look)

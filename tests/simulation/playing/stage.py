@@ -13,7 +13,9 @@ from holdfast.dedup.claims import ClaimKey
 from holdfast.plugin.ports import CommitFate
 from holdfast.testing.scheduler import Scheduler
 from holdfast.testing.store import SimulatedStore, StoreServer
+from tests.simulation.database.server import DatabaseStore
 from tests.simulation.drawing.world import LEASED
+from tests.simulation.judging.effects import EffectJudges
 from tests.simulation.judging.judges import Judges
 from tests.simulation.playing.book import Book, LogName
 from tests.simulation.playing.retries import PARTITIONS, retry_topics_of
@@ -131,7 +133,7 @@ class Stage(ABC):
         self.ids = {topic.name: self.broker.id_of(topic.name) for topic in world.topics}
         self.store = _store(world, scheduler)
         self.book = Book(world.settings, ordered=world.broker not in LEASED)
-        self.judges = Judges(world, self.book, self, lambda: self.now)
+        self.judges = _judges(world)(world, self.book, self, lambda: self.now)
         #: Value -> the book's entry; each record has its own value.
         self.by_value: dict[bytes | None, Placed] = {}
         #: (value, offset of a producer's copy) -> the book's entry.
@@ -271,7 +273,13 @@ class Stage(ABC):
         return self.store.held(ClaimKey(*key))
 
 
+def _judges(world: World) -> type[Judges]:
+    return EffectJudges if world.store == "database" else Judges
+
+
 def _store(world: World, scheduler: Scheduler) -> StoreServer:
+    if world.store == "database":
+        return DatabaseStore(scheduler, timeout_s=world.store_timeout_s, idle_s=world.idle_s)
     if world.store == "specification":
         return SimulatedStore(scheduler, lease_s=world.lease_s, timeout_s=world.store_timeout_s)
     # Imported only here: without lupa the other worlds can be played.

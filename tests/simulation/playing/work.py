@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Record
     from holdfast.testing.process import Process
-    from tests.simulation.playing.book import Placed, Run
+    from tests.simulation.playing.book import Placed, Run, Tx
     from tests.simulation.playing.stage import Stage
 
 #: A function that heeds looks at `record.cancelled` at this interval.
@@ -112,15 +112,33 @@ class Work:
     def batch(self, records: Sequence[Record]) -> None:
         """A function of several."""
         with self._within(records) as takes_s:
-            if not all(self.stage.placed(record).plan.heeds for record in records):
-                self.process.runtime.sleep(takes_s)
-                return
-            left_s = takes_s
-            while left_s > 0:
-                self.process.runtime.sleep(min(left_s, _LOOKS_S))
-                left_s -= _LOOKS_S
-                if left_s > 0 and any(record.cancelled for record in records):
-                    raise Curable("it was told to stop")
+            self._take(records, takes_s)
+
+    def plain_in_transaction(self, record: Record, *, tx: Tx) -> None:
+        """A function of one record, with its effect in the store's database."""
+        self.batch_in_transaction([record], tx=tx)
+
+    def batch_in_transaction(self, records: Sequence[Record], *, tx: Tx) -> None:
+        """A function of several, with their effects in the store's database: before, or after, what takes its time."""
+        placed = [self.stage.placed(record) for record in records]
+        at_once = bool(placed[0].number % 2)
+        with self._call(records, tx) as takes_s:
+            if at_once:
+                tx.add([each.number for each in placed])
+            self._take(records, takes_s)
+            if not at_once:
+                tx.add([each.number for each in placed])
+
+    def _take(self, records: Sequence[Record], takes_s: float) -> None:
+        if not all(self.stage.placed(record).plan.heeds for record in records):
+            self.process.runtime.sleep(takes_s)
+            return
+        left_s = takes_s
+        while left_s > 0:
+            self.process.runtime.sleep(min(left_s, _LOOKS_S))
+            left_s -= _LOOKS_S
+            if left_s > 0 and any(record.cancelled for record in records):
+                raise Curable("it was told to stop")
 
     async def coroutine(self, record: Record) -> None:
         """A coroutine of one record."""
@@ -138,13 +156,13 @@ class Work:
                         raise
 
     @contextmanager
-    def _call(self, records: Sequence[Record]) -> Iterator[float]:
+    def _call(self, records: Sequence[Record], tx: Tx | None = None) -> Iterator[float]:
         """One call of a handler, with its reports to the judges. Yields how long it takes."""
         stage, fence = self.stage, records[0].fence
         placed = [stage.placed(record) for record in records]
         timeout_s = placed[0].handling.timeout_s or self._timeout_s or math.inf
         blind = any(stage.ground.is_blind(fence, each) for each in placed)
-        runs = stage.judges.started(self.name, fence.session, fence.epoch, placed, blind=blind)
+        runs = stage.judges.started(self.name, fence.session, fence.epoch, placed, blind=blind, tx=tx)
         self._calls[id(runs)] = runs
         self.begins(records)
         try:

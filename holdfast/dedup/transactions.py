@@ -81,6 +81,11 @@ class Transactions(Protocol):
         """
         ...
 
+    def runs(self, partition: str, offsets: Sequence[int]) -> bool:
+        """Whether a handler works in these records' transaction: it has begun, and is not being committed. While it is
+        not, the database is waited for."""
+        ...
+
     def abandon(self, partition: str, epoch: int, offsets: Sequence[int]) -> bool:
         """Let these records' transaction commit no more, and break its connection off: their handler hangs. One that
         has not begun will not.
@@ -92,7 +97,7 @@ class Transactions(Protocol):
 
 def check_transactions(store: object, own: object) -> None:
     """Raises SettingError: that store opens no transactions, or is not the app's own."""
-    if not (hasattr(store, "transaction") and hasattr(store, "abandon")):
+    if not all(hasattr(store, name) for name in ("transaction", "runs", "abandon")):
         raise SettingError(
             "transaction",
             type(store).__name__,

@@ -47,6 +47,9 @@ class Store:
         self.story.append("undone")
         return error
 
+    def runs(self, partition: str, offsets: Sequence[int]) -> bool:
+        raise AssertionError
+
     def abandon(self, partition: str, epoch: int, offsets: Sequence[int]) -> bool:
         raise AssertionError
 

@@ -22,6 +22,11 @@ log = logging.getLogger("holdfast.sql")
 class Abandonable(Protocol):
     """A transaction of a handler that is open."""
 
+    @property
+    def runs(self) -> bool:
+        """Whether its handler has not ended."""
+        ...
+
     def is_of(self, name: str, offsets: Collection[int]) -> bool:
         """Whether it marks one of these."""
         ...
@@ -43,6 +48,10 @@ class Books:
 
     def __init__(self, database: Database, statements: Statements, runtime: Runtime, idle_s: float) -> None:
         self.database, self.statements, self.runtime, self.idle_s = database, statements, runtime, idle_s
+        #: Held for a whole call of a session: these are asked one after the other.
+        self.asking = runtime.rlock()
+        #: Guards what is known here. Handlers' transactions need it at their begin and end, so nothing is waited for
+        #: under it, but by a reset's `drop`.
         self.lock = runtime.rlock()
         self.held: dict[str, Held] = {}
         #: The highest epoch of each position here. A database that has lost acquires must not give one twice.
@@ -65,7 +74,7 @@ class Books:
 
     def forked(self) -> None:
         """In a child: the ownerships are the parent's."""
-        self.lock, self.own_process = self.runtime.rlock(), False
+        self.asking, self.lock, self.own_process = self.runtime.rlock(), self.runtime.rlock(), False
 
     def hear(self) -> None:
         """Ask the database whether it opens transactions again, where it did not. Raises StoreUnavailable: it does
@@ -87,6 +96,11 @@ class Books:
         """A transaction has ended, or its COMMIT was not answered."""
         with self._open_lock:
             self._open.discard(tx)
+
+    def runs(self, name: str, offsets: Collection[int]) -> bool:
+        """Implements `Transactions.runs`."""
+        with self._open_lock:
+            return any(each.runs and each.is_of(name, offsets) for each in self._open)
 
     def abandon(self, name: str, epoch: int, offsets: Collection[int]) -> bool:
         """Implements `Transactions.abandon`."""
@@ -114,6 +128,8 @@ class Books:
             return True
         if self.held.get(name) is not held:
             return False  # another thread has seen it before
+        if first is not None and first.owner in self.unanswered:
+            return False  # an acquire of this process, which will say so
         if position is None or ours or position.first.epoch < held.epoch:
             self.went_back(name, held, position)
         else:

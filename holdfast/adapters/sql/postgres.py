@@ -165,7 +165,7 @@ class PostgresDatabase:
     def _bounds(self, lock_s: float | None) -> str:
         """The bounds of one transaction, for the server. One that is frozen gives its rows free by the last."""
         ms = round(self._timeout_s * _SERVERS_SHARE * 1000)
-        lock_ms = ms if lock_s is None else round(lock_s * 1000)
+        lock_ms = ms if lock_s is None else min(round(lock_s * 1000), ms // 2)  # that a row is held is an answer
         return (
             f"SET LOCAL statement_timeout = {ms}; SET LOCAL lock_timeout = {lock_ms}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {round(self._timeout_s * 1000)}"

@@ -22,16 +22,20 @@ from holdfast.dedup.none import Keyless
 from holdfast.errors import StateError, StoreLockedOut, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from holdfast.adapters.sql.books import Books
     from holdfast.adapters.sql.changes import Change, Statement
     from holdfast.adapters.sql.database import Transaction
+    from holdfast.adapters.sql.held import Content
     from holdfast.adapters.sql.rows import Position
     from holdfast.dedup.claims import AskInHand, Claim, Drop, LetGo, Mark, Token
 
 #: How long `acquire` waits for a row: it asks again, and the loop has polls to make.
 _LOCK_S = 0.1
+#: Who has waited for a position asks for it again after so much of that time, and after this many seconds at the
+#: latest: a transaction of a frozen process holds a row for long, and the loop stands still in each question.
+_PAUSE, _PAUSE_S = 0.5, 1.0
 #: Each round that does not end is one in which the row was changed in between.
 _ROUNDS = 10
 #: How many acquires without an answer are remembered: what such a one does late is done within seconds.
@@ -46,6 +50,8 @@ class SqlSession(Keyless):
         self._books, self._lease_s = books, lease_s
         self._database, self._statements = books.database, books.statements
         self._lost = False
+        #: Position that another transaction holds -> since when it is waited for, and when it is asked for again.
+        self._waits: dict[str, tuple[float, float]] = {}
 
     def live(self) -> bool:
         """Return True until the database was found to have lost changes of this process; then False for ever."""
@@ -61,26 +67,41 @@ class SqlSession(Keyless):
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """Take partitions over. WAIT: another transaction holds a row, or another process has taken it from this one
         while this one was frozen."""
-        names = list(dict.fromkeys(partitions))
         with self._asking() as books:
+            now = books.runtime.now()
+            self._waits = {name: self._waits[name] for name in partitions if name in self._waits}
+            names = [name for name in dict.fromkeys(partitions) if self._waits.get(name, (0.0, now))[1] <= now]
+            if not names:
+                self._database.run(lambda tx: tx.now_ms())  # an answer from memory would say that the database is back
+                return [Wait.WAIT] * len(partitions)
             owner = UUID(hex=books.runtime.token(16))
-            books.unanswered[owner] = None
-            if len(books.unanswered) > _UNANSWERED:
-                del books.unanswered[next(iter(books.unanswered))]
+            with books.lock:
+                books.unanswered[owner] = None
+                if len(books.unanswered) > _UNANSWERED:
+                    del books.unanswered[next(iter(books.unanswered))]
             taken = self._taken(owner, names, self._statements.locked)
             if not taken and len(names) > 1 and self._database.skip_locked:
                 taken = self._taken(owner, names, self._statements.not_held)
-            books.unanswered.pop(owner, None)
             replies: dict[str, Acquired] = {}
-            for name, (position, reply) in taken.items():
-                before = books.held.get(name)
-                if before is None or before.owner != position.first.owner:
-                    books.in_hand.pop(name, None)  # another has had it: what runs here is fenced
-                held = books.held[name] = Held(owner, reply.epoch, position)
-                books.epochs[name] = reply.epoch
-                running = frozenset(each for each in books.in_hand.get(name, ()) if not held.has(each))
-                replies[name] = reply._replace(running=running)
+            with books.lock:
+                books.unanswered.pop(owner, None)
+                for name, (position, reply) in taken.items():
+                    before = books.held.get(name)
+                    if before is None or before.owner != position.first.owner:
+                        books.in_hand.pop(name, None)  # another has had it: what runs here is fenced
+                    held = books.held[name] = Held(owner, reply.epoch, position)
+                    books.epochs[name] = reply.epoch
+                    running = frozenset(each for each in books.in_hand.get(name, ()) if not held.has(each))
+                    replies[name] = reply._replace(running=running)
+            self._note_waits(names, replies)
             return [replies.get(name, Wait.WAIT) for name in partitions]
+
+    def _note_waits(self, names: Sequence[str], replies: Collection[str]) -> None:
+        now = self._books.runtime.now()
+        for name in names:
+            since, _ = self._waits.pop(name, (now, now))
+            if name not in replies:
+                self._waits[name] = since, now + min(_PAUSE * (now - since), _PAUSE_S)
 
     def _taken(
         self,
@@ -104,11 +125,12 @@ class SqlSession(Keyless):
         books, now = self._books, self._books.runtime.now()
         positions, now_ms = locked(tx, names), tx.now_ms()
         taken: dict[str, tuple[Position, Acquired]] = {}
-        for name, position in positions.items():
-            first = position.first
-            if first.owner in books.unanswered or not books.takers.wait(position.head, now, self._lease_s):
-                epoch = max(first.epoch, books.epochs.get(name, 0)) + 1
-                taken[name] = position, position.acquired(epoch, max(first.born_ms, now_ms - epoch))
+        with books.lock:
+            for name, position in positions.items():
+                first = position.first
+                if first.owner in books.unanswered or not books.takers.wait(position.head, now, self._lease_s):
+                    epoch = max(first.epoch, books.epochs.get(name, 0)) + 1
+                    taken[name] = position, position.acquired(epoch, max(first.born_ms, now_ms - epoch))
         rows = [(owner, reply.epoch, reply.born_ms, name) for name, (_, reply) in sorted(taken.items())]
         if rows:
             self._statements.take(tx, rows)
@@ -118,37 +140,39 @@ class SqlSession(Keyless):
         """End ownerships. What is in hand may be marked until another process takes the position: none waits for it."""
         with self._asking() as books:
             owners: set[tuple[str, UUID]] = set()
-            for let in partitions:
-                held = books.held.get(let.partition)
-                if held is not None and let.epoch in (0, held.epoch):
-                    owners.add((let.partition, held.owner))
-                    in_hand = dict.fromkeys(let.unacked, let.known_as or held.epoch)
-                    books.in_hand.setdefault(let.partition, {}).update(in_hand)
+            with books.lock:
+                for let in partitions:
+                    held = books.held.get(let.partition)
+                    if held is not None and let.epoch in (0, held.epoch):
+                        owners.add((let.partition, held.owner))
+                        in_hand = dict.fromkeys(let.unacked, let.known_as or held.epoch)
+                        books.in_hand.setdefault(let.partition, {}).update(in_hand)
             self._change_all([self._statements.freeing(*each) for each in sorted(owners)])
 
     def poll(self, polls: Sequence[AskInHand]) -> list[InHand | Verdict]:
         """Ask for what this process itself has in hand."""
         with self._asking() as books:
-            self._database.run(lambda tx: tx.now_ms())  # an answer from memory would say that the database is back
-            replies: list[InHand | Verdict] = []
-            for poll in polls:
-                held = self._held(poll.partition, poll.epoch)
-                if held is None:
-                    replies.append(Verdict.FENCED)
-                    continue
-                done = frozenset(offset for offset in poll.offsets if held.has(offset))
-                in_hand = books.in_hand.get(poll.partition, {})
-                replies.append(InHand(done, frozenset(poll.offsets).difference(done, in_hand)))
-            return replies
+            self._database.run(lambda tx: tx.now_ms())  # as in `acquire`
+            with books.lock:
+                return [self._in_hand(poll) for poll in polls]
+
+    def _in_hand(self, poll: AskInHand) -> InHand | Verdict:
+        held = self._held(poll.partition, poll.epoch)
+        if held is None:
+            return Verdict.FENCED
+        done = frozenset(offset for offset in poll.offsets if held.has(offset))
+        in_hand = self._books.in_hand.get(poll.partition, {})
+        return InHand(done, frozenset(poll.offsets).difference(done, in_hand))
 
     def release(self, records: Sequence[Token]) -> None:
         """Report that records which were in hand are no longer running."""
         with self._asking() as books:
-            self._database.run(lambda tx: tx.now_ms())  # as above
-            for name, offset, epoch in records:
-                in_hand = books.in_hand.get(name, {})
-                if in_hand.get(offset) == epoch:
-                    del in_hand[offset]
+            self._database.run(lambda tx: tx.now_ms())  # as in `acquire`
+            with books.lock:
+                for name, offset, epoch in records:
+                    in_hand = books.in_hand.get(name, {})
+                    if in_hand.get(offset) == epoch:
+                        del in_hand[offset]
 
     # ---- what is done
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
@@ -176,29 +200,39 @@ class SqlSession(Keyless):
         books, statements = self._books, self._statements
         replies: dict[str, frozenset[int]] = {}
         changes: list[tuple[Mark, Held, Change]] = []
-        for mark in marks:
-            held = books.held.get(mark.partition)
-            ours = self._as_owner(mark, held)
-            change = held.with_mark(ours) if held is not None and ours is not None else None
-            if held is not None and ours is not None and change is None:
-                replies[mark.partition] = held.open_of(mark)
-            elif held is not None and change is not None:
-                changes.append((mark, held, change))
-        asked = [statements.marking(mark.partition, held.owner, change) for mark, held, change in changes]
-        for (mark, held, change), changed in zip(changes, self._change_all(asked), strict=True):
-            if changed:
-                held.marked(change)
-                replies[mark.partition] = held.open_of(mark)
-        self._not_in_hand([mark for mark in marks if mark.partition in replies])
-        if refused := [mark for mark in marks if mark.partition not in replies]:
-            found = self._rows([mark.partition for mark in refused])
-            for mark in refused:
+        with books.lock:
+            for mark in marks:
                 held = books.held.get(mark.partition)
-                held = held if self._as_owner(mark, held) is not None else None
-                fenced = self._judge(mark, held, found.get(mark.partition))
-                if fenced is not None:
-                    replies[mark.partition] = fenced
+                ours = self._as_owner(mark, held)
+                change = held.with_mark(ours) if held is not None and ours is not None else None
+                if held is not None and ours is not None and change is None:
+                    replies[mark.partition] = held.open_of(mark)
+                elif held is not None and change is not None:
+                    changes.append((mark, held, change))
+        asked = [statements.marking(mark.partition, held.owner, change) for mark, held, change in changes]
+        changed = self._change_all(asked)
+        with books.lock:
+            for (mark, held, change), rows in zip(changes, changed, strict=True):
+                if rows:
+                    held.marked(change)
+                    replies[mark.partition] = held.open_of(mark)
+            self._not_in_hand([mark for mark in marks if mark.partition in replies])
+            refused = [(mark, *self._owned(mark)) for mark in marks if mark.partition not in replies]
+        if refused:
+            found = self._rows([mark.partition for mark, _, _ in refused])
+            with books.lock:
+                for mark, held, known in refused:
+                    fenced = self._judge(mark, held, found.get(mark.partition), known)
+                    if fenced is not None:
+                        replies[mark.partition] = fenced
         return replies
+
+    def _owned(self, mark: Mark) -> tuple[Held | None, Mapping[int, Content]]:
+        """The ownership for which a mark is made, and its rows as they are known now; None = this process has none."""
+        held = self._books.held.get(mark.partition)
+        if held is None or self._as_owner(mark, held) is None:
+            return None, {}
+        return held, dict(held.rows)
 
     def _not_in_hand(self, marks: Sequence[Mark]) -> None:
         for mark in marks:
@@ -215,10 +249,13 @@ class SqlSession(Keyless):
         handed = [offset for offset in mark.offsets if in_hand.get(offset) == mark.epoch] if in_hand else []
         return mark._replace(epoch=held.epoch, watermark=0, offsets=handed) if handed else None
 
-    def _judge(self, mark: Mark, held: Held | None, position: Position | None) -> frozenset[int] | None:
+    def _judge(
+        self, mark: Mark, held: Held | None, position: Position | None, known: Mapping[int, Content]
+    ) -> frozenset[int] | None:
         """The reply to a mark that has changed nothing; None = it is to be asked again. Args: held: the ownership for
-        which it was made; None = this process has none. position: as it is now; None = it is not there."""
-        if held is not None and self._books.refused(mark.partition, held, position, held.rows):
+        which it was made; None = this process has none. position: as it is now; None = it is not there. known: the rows
+        before it was read."""
+        if held is not None and self._books.refused(mark.partition, held, position, known):
             return None
         if position is None:
             return frozenset(mark.offsets)
@@ -228,7 +265,10 @@ class SqlSession(Keyless):
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """Forget what is done from the offset of the reset on. False = fenced."""
         names = sorted({drop.partition for drop in drops})
-        with self._asking() as books:
+        with (
+            self._asking() as books,
+            books.lock,
+        ):  # no transaction may end between the rows' change and what is known here
             # A copy: the transaction may be undone, or done again.
             def work(tx: Transaction) -> tuple[list[bool], dict[str, Position]]:
                 positions, replies = self._statements.read(tx, names, self._database.for_update), []
@@ -260,7 +300,7 @@ class SqlSession(Keyless):
     def _asking(self) -> Iterator[Books]:
         if not self._books.own_process:
             raise StateError(f"session {self.id} belongs to the parent process: begin one in each process, after fork")
-        with self._books.lock:
+        with self._books.asking:
             try:
                 self._books.hear()
                 yield self._books
@@ -279,14 +319,17 @@ class SqlSession(Keyless):
 
     def _look_back(self, marks: Collection[Mark]) -> None:
         """See whether the database has lost changes of positions that no record comes to: a mark would find out."""
-        held = {mark.partition: self._held(mark.partition, mark.epoch) for mark in marks}
-        known = {name: each for name, each in held.items() if each is not None and each.begun}
+        books = self._books
+        with books.lock:
+            owned = [(mark.partition, self._held(mark.partition, mark.epoch)) for mark in marks]
+            known = {name: (held, dict(held.rows)) for name, held in owned if held is not None and held.begun}
         if not known:
             return
         found = self._rows(list(known))
-        for name, each in known.items():
-            position = found.get(name)
-            ours = position is not None and position.first.owner == each.owner
-            if position is None or (lost_by(each.rows, position) if ours else position.first.epoch < each.epoch):
-                self._books.went_back(name, each, position)
-                self._lost = True
+        with books.lock:
+            for name, (held, rows) in known.items():
+                position = found.get(name)
+                ours = position is not None and position.first.owner == held.owner
+                if position is None or (lost_by(rows, position) if ours else position.first.epoch < held.epoch):
+                    books.went_back(name, held, position)
+                    self._lost = True

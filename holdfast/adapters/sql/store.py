@@ -140,6 +140,10 @@ class SqlPositions:
         """Begin a transaction for a handler: see `Transactions`, and `@app.handler(..., transaction=store)`."""
         return begin(self._books, partition, epoch, offsets)
 
+    def runs(self, partition: str, offsets: Sequence[int]) -> bool:
+        """Whether a handler works in the transaction of these records: see `Transactions`."""
+        return self._books.runs(partition, offsets)
+
     def abandon(self, partition: str, epoch: int, offsets: Sequence[int]) -> bool:
         """Let the transaction of these records commit no more: see `Transactions`."""
         return self._books.abandon(partition, epoch, offsets)

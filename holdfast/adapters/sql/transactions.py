@@ -44,7 +44,7 @@ class SqlTransaction:
         self.connection: Any = opened.connection
         self._began, self._lock = owned.books.runtime.now(), owned.books.runtime.lock()
         #: Whether it may be abandoned, and whether it was. Under its lock.
-        self._runs, self._abandoned = True, False
+        self.runs, self._abandoned = True, False
 
     def is_of(self, name: str, offsets: Collection[int]) -> bool:
         """Whether it marks one of these."""
@@ -70,7 +70,7 @@ class SqlTransaction:
     def failed(self, error: BaseException) -> BaseException:
         """Implements `Transaction.failed`."""
         with self._lock:
-            self._runs = False
+            self.runs = False
         cut = self._opened.is_cut
         due_to = self._opened.failed(error)
         self._over(cut=cut)
@@ -81,7 +81,7 @@ class SqlTransaction:
     def abandon(self) -> bool:
         """Let it commit no more. False = it is being committed."""
         with self._lock:
-            if not self._runs:
+            if not self.runs:
                 return False
             self._abandoned = True
             self._opened.cut()
@@ -91,7 +91,7 @@ class SqlTransaction:
     def _end(self) -> None:
         """Raises HandlerHung: it was abandoned."""
         with self._lock:
-            self._runs = False
+            self.runs = False
         if self._abandoned:
             self._opened.failed(_hung(None))
             self._over(cut=True)

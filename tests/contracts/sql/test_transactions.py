@@ -15,7 +15,7 @@ from holdfast.errors import FormerOwner, HandlerHung, StateError, StoreUnavailab
 from tests.contracts.sql.test_databases import copy_of, database
 from tests.contracts.sql.test_positions import P, databases, mark, own
 from tests.harness.servers.postgres import postgres
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +102,37 @@ class TestEffectAndMark:
         assert set(tx.done) == {1}
         tx.commit()
         assert effects(databases) == [0, 1, 2]
+
+    def test_begin_while_the_loop_waits_for_the_row_of_another_partition(self, databases: Databases) -> None:
+        a, asked, let_go = Process(databases), threading.Event(), threading.Event()
+        database = a.store._books.database
+        run = database.run
+
+        def waits(work: Any, **options: Any) -> Any:
+            if not options.get("apart"):
+                asked.set()
+                assert let_go.wait(PATIENCE_S)
+            return run(work, **options)
+
+        database.run = waits  # type: ignore[method-assign]
+        loop = threading.Thread(target=lambda: a.session.acquire(["g/another/1/0"]))
+        loop.start()
+        assert asked.wait(PATIENCE_S)
+        worker = threading.Thread(target=lambda: a.run(0), daemon=True)
+        worker.start()
+        until(lambda: effects(databases) == [0])
+        let_go.set()
+        worker.join()
+        loop.join()
+
+    def test_tell_whether_a_handler_works_in_one(self, databases: Databases) -> None:
+        a = Process(databases)
+        told = [a.store.runs(P, [0])]
+        tx = a.begin(0, 1)
+        told += [a.store.runs(P, [1]), a.store.runs(P, [2]), a.store.runs("g/another/1/0", [0])]
+        tx.commit()
+        told += [a.store.runs(P, [0])]
+        assert told == [False, True, False, False, False]
 
     def test_what_is_done_is_not_begun(self, databases: Databases) -> None:
         a = Process(databases)

@@ -33,7 +33,7 @@ class LogChecks:
     def __init__(self, parts: Parts, source: PartitionedSource) -> None:
         self._parts, self._source = parts, source
         self._suspects_at, self._one_by_one = 0.0, False
-        self._refresh_at = parts.runtime.now() + _REFRESH_S
+        self._refresh_at, self._outages = parts.runtime.now() + _REFRESH_S, 0
 
     def cut(self, owners: Iterable[Ownership]) -> dict[Ownership, int]:
         """Look at the logs that seem to have gone back (`Ownership.suspect`).
@@ -59,14 +59,16 @@ class LogChecks:
 
     def made_again(self, owners: Iterable[Ownership]) -> list[Ownership]:
         """Now and then: keep positions from expiring, and ask whether a topic was deleted and made again. A client that
-        is not rebalanced reads on in the new log, at the old offset.
+        is not rebalanced reads on in the new log, at the old offset. Where the store has the last word, the same after
+        each outage: it may have been a failover that has lost marks, of partitions to which no record comes.
 
         Returns: owners of such logs.
         """
         parts, session = self._parts, self._parts.sessions.session
-        if parts.runtime.now() < self._refresh_at:
+        outages = parts.outage.ended if parts.sessions.truth else 0
+        if parts.runtime.now() < self._refresh_at and outages == self._outages:
             return []
-        self._refresh_at = parts.runtime.now() + _REFRESH_S
+        self._refresh_at, self._outages = parts.runtime.now() + _REFRESH_S, outages
         owners = [owner for owner in owners if owner.phase is Phase.OWNED]
         if not owners or session is None or not parts.outage.may_ask:
             return []

@@ -124,6 +124,8 @@ class Hung:
                 each.seen, each.since, each.overdue_at = current, now, None
             elif not entries or entries[0].count > 1:
                 each.since = now  # it waits for a worker; or it is a run, of which only the slow record will be left
+            elif each.overdue_at is None and self._waits_for_database(entries):
+                each.since = now
             elif each.overdue_at is None:
                 if now - each.since >= (entries[0].handler.timeout_s or 0.0):
                     each.overdue_at = now
@@ -213,6 +215,12 @@ class Hung:
                 self._outcomes.leave_to_others(entry)
             else:
                 self._outcomes.gave_up(entry, hung, letter=letter)
+
+    def _waits_for_database(self, entries: Sequence[Entry]) -> bool:
+        """Whether their handler is not called yet, or has returned: its transaction is begun or committed."""
+        store = entries[0].handler.transaction
+        offsets = [offset for entry in entries for offset in entry.offsets]
+        return store is not None and not store.runs(entries[0].owner.name, offsets)
 
     def _undone(self, entries: Sequence[Entry]) -> bool:
         """Let their transaction, where they have one, commit no more: its effects, and a dead letter, would both be.

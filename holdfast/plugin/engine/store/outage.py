@@ -31,6 +31,8 @@ class Outage:
         self._attempts = 0
         self._again = 0.0
         self._logged_at = 0.0
+        #: How many outages have ended.
+        self.ended = 0
 
     @property
     def down(self) -> bool:
@@ -78,4 +80,5 @@ class Outage:
         if self._since is not None:
             down_s = self._runtime.now() - self._since
             self._since, self._attempts = None, 0
+            self.ended += 1
             self._tell(StoreUp(down_s=down_s))

@@ -654,7 +654,7 @@ def test_fresh_records_come_in_the_next_call_beside_a_backlog_that_waits(
     intake = loop.parts.intake
     until(
         lambda: intake.waiting.records > 0 and intake.paused == 1 and loop._ready(20) == 20,
-        lambda: f"{intake.waiting.records} wait, {intake.paused} paused, {intake.records} here, {intake.admitted} so far",
+        lambda: f"{intake.waiting.records} wait, {intake.paused} paused, {intake.records} here",
         meanwhile=lambda: take(loop, 1),
     )
     paused = [each.paused for each in loop.snapshot().partitions]

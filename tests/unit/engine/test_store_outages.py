@@ -256,7 +256,6 @@ class TestOpen:
             bench.wait_committed(offsets[0] + 1)
             bench.wait(lambda: position("g/orders/1/0").watermark == offsets[0] + 1)
 
-
     @pytest.mark.parametrize("by", ["the same member", "another member"])
     def test_a_reset_that_the_store_cannot_be_told_of_is_nobodys_old_commit(
         self, monkeypatch: pytest.MonkeyPatch, by: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.rocketmq.remoting import codes, membership
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: How long a name server that lists no master, or does not know a change yet, is left alone before it is asked again.
 _AGAIN_S = 0.2
+#: A broker that grants less than is asked for (brokerPermission) says so each time; a change is not lost so often.
+_GRANTED = 5
 
 
 class Cluster(NamedTuple):
@@ -156,9 +159,10 @@ class Admin:
             }
         )
         request = Request(codes.Request.CREATE_TOPIC, f"creating {topic}", fields)
-        while True:
+        for sent in count(1):
             changed = self._masters(request, brokers, deadline)
-            if self._known(topic, {QueueData(name, read, write, perm) for name in changed}, deadline):
+            wanted = [QueueData(name, read, write, perm) for name in changed]
+            if self._known(topic, wanted, deadline, granted_less=sent >= _GRANTED):
                 return
             if deadline.left_s() <= _AGAIN_S:
                 raise SourceUnavailable(f"creating {topic}: brokers have it, and name servers do not in time")
@@ -260,8 +264,8 @@ class Admin:
         request = membership.connections(group)
         return membership.read_connections(self._client.network.ask(self._client.master(broker), request, deadline))
 
-    def _known(self, topic: str, wanted: Iterable[QueueData], deadline: Deadline) -> bool:
-        """Whether name servers have a topic's queues so, with this permission or less."""
+    def _known(self, topic: str, wanted: Iterable[QueueData], deadline: Deadline, *, granted_less: bool) -> bool:
+        """Whether name servers have a topic's queues so. `granted_less`: with this permission or less."""
         try:
             route = self._client.route(topic, deadline, fresh=True)
         except UnknownTopic:
@@ -270,7 +274,7 @@ class Admin:
         return all(
             (data := found.get(each.broker)) is not None
             and (data.read, data.write) == (each.read, each.write)
-            and data.perm & ~each.perm == 0
+            and (data.perm == each.perm or (granted_less and data.perm & ~each.perm == 0))
             for each in wanted
         )
 

@@ -40,7 +40,8 @@ _GRACE_S = 0.2
 #: The time between two polls that only keep the membership.
 _MEMBER_S = 0.05
 #: For partitions that have nothing here the client is polled this often, once it was seen empty. It may hold records of
-#: theirs behind others if it was not seen empty for the second time, until as many records came as its queue may hold.
+#: theirs behind others if it was not seen empty for the second time, until as many records came as its queue may hold;
+#: and from the start on, after an assignment: its first fetches bring one partition after the other.
 _LOOK_S, _TURN_S, _TURN = 0.02, 0.25, 20_000
 #: The time between two looks at which records stand behind many of their own key.
 _LOOK_BEHIND_S = 0.1
@@ -95,6 +96,8 @@ class Intake:
         self._turned_at = self._look_at = 0.0
         #: The client is polled on until it has nothing more.
         self._catches_up = False
+        #: Partitions came, and the client has not been seen empty since it brought something.
+        self._first_fetch = False
 
     # ---- counting
     def entered(self, entry: Entry) -> None:
@@ -213,12 +216,15 @@ class Intake:
         It stays so until the client has nothing more, or each of them has something."""
         if not self._come or not self._without or not self.can_pause:
             return False
-        self._catches_up = self._catches_up or self._clock.now() - self._turned_at >= _TURN_S
+        late = self._first_fetch or self._clock.now() - self._turned_at >= _TURN_S
+        self._catches_up = self._catches_up or late
         return self._catches_up
 
     def sift(self, batch: Batch, *, stopped: bool) -> Batch:
         """Queue what was polled, and return what goes on now (see `Waiting`)."""
         came, waiting = len(batch.records), self.waiting
+        if came < self.asked and (self._come or came):
+            self._first_fetch = False
         self._come = self._come + came if came >= self.asked else 0
         self.asked = 0
         if not self.can_pause:
@@ -365,6 +371,7 @@ class Intake:
     # ---- pausing (partitioned sources)
     def assigned(self, held: Collection[Partition], free: Collection[Partition]) -> None:
         """The source has paused `held` and resumed `free`, as it was told."""
+        self._first_fetch = True
         self._paused.update(held)
         self._paused.difference_update(free)
 

@@ -148,9 +148,21 @@ def test_each_has_a_port_and_a_health_file_of_its_own(tmp_path: Path) -> None:
             return
 
 
+def _taken_behind_a_free_one() -> socket.socket:
+    """A port that is taken; the one before it is free."""
+    while True:
+        taken = socket.create_server(("127.0.0.1", 0))
+        try:
+            socket.create_server(("127.0.0.1", taken.getsockname()[1] - 1)).close()
+        except OSError:
+            taken.close()
+        else:
+            return taken
+
+
 def test_a_port_that_is_still_taken_is_waited_for_and_the_other_process_goes_on(tmp_path: Path) -> None:
     """As by a process that still drains, or by what one that was killed had started."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with _taken_behind_a_free_one() as taken:
         port = taken.getsockname()[1] - 1
         with Run(tmp_path, *TWO, "--port", port, "--host", "127.0.0.1") as run:
             [first] = run.until_seen("billed", process=0)

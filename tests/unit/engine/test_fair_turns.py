@@ -227,6 +227,7 @@ def test_the_first_pause_comes_early_and_each_further_one_at_four_times_as_many(
 ) -> None:
     monkeypatch.setattr("holdfast.plugin.engine.flow.intake._EARLY", 40)
     monkeypatch.setattr("holdfast.plugin.engine.loop.LATE_S", 0.0)  # else much may come in one turn
+    monkeypatch.setattr("holdfast.plugin.engine.partition.partitioned._TEND_S", 0.0)  # and between two looks
     with Bench(orders=2) as bench:
         backlog = numbered("a", range(600))
         bench.work.hold(backlog[0])

@@ -121,7 +121,7 @@ class Ownership:
         self.again = 0
         #: No member of the group had the partition before.
         self.begins = False
-        #: The offset that another program has set, while it is adopted.
+        #: The offset of the last reset: of one that is adopted, or of a move back.
         self.adopting = 0
         self.ledger = Ledger(0)  # of no meaning before `own`
         #: Offsets that former owners may still be working on.

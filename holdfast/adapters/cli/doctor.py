@@ -9,7 +9,7 @@ from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_0, span_s
 from holdfast.adapters.cli.conf_file import read_conf
 from holdfast.adapters.cli.layout import wrapped
-from holdfast.adapters.cli.output import count, shown
+from holdfast.adapters.cli.output import TONES, count, shown
 from holdfast.errors import NoCoordinator, SettingError
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 from holdfast.tools.advice import doctor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from holdfast.adapters.cli.output import Output, Tone
+    from holdfast.adapters.cli.output import Output
     from holdfast.tools.advice.doctor import Finding, Rule
 
 _EXAMPLE = """\
@@ -34,7 +34,6 @@ exit codes: 0 notes at most; 4 warnings at most; 1 an error was found; 2 and 3 a
 #: Of exit codes, 1 to 3 are taken.
 _CODES = {None: 0, Severity.NOTE: 0, Severity.WARNING: 4, Severity.ERROR: 1}
 _WIDTH = 110
-_TONES: dict[str, Tone] = {Severity.ERROR.value: "bad", Severity.WARNING.value: "warning"}
 #: Of findings that are alike, so many places are shown.
 _PLACES = 5
 _WHOSE = {
@@ -229,7 +228,7 @@ class _Tell:
         times = f"  {len(alike)} times" if len(alike) > 1 else ""
         self._output.say()
         told = f"{severity.upper()}: {effect}  [{rule}]{times}{', for the reason above' if again else ''}"
-        self._output.say(told, tone=_TONES.get(severity))
+        self._output.say(told, tone=TONES.get(severity))
         for number, place in enumerate(places):
             self._line("" if number else "found", place)
         if not again:

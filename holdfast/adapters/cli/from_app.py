@@ -26,8 +26,6 @@ def take(options: argparse.Namespace) -> None:
     """Give the command what its line does not say. Raises SettingError: it is no app, or has several topics;
     ImportFailed."""
     said = vars(options)
-    if said.get("app") is None:
-        return
     parts = load(options.app, factory=options.factory, folder=options.app_dir).parts
     if not any(map(said.get, _BROKERS)):
         options.broker = broker_of(parts.source)

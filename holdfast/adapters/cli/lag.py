@@ -31,8 +31,6 @@ exit code 1: the lag of a partition is unknown (it has no leader, its topic is g
 the log's end), or its log has lost records that the group had not read. A partition without a committed offset does not
 count.
 """
-#: Lines of a screen beside its tables and sentences: how many rows are left out, a blank one, the cursor's.
-_FRAME = 3
 _RATES = ("READ/S", "WRITTEN/S", "CAUGHT UP IN")
 
 
@@ -109,7 +107,7 @@ def _tell(
     rows, room = lines, None
     if height is not None:  # what is furthest behind first, since the rest has no room
         rows = sorted(lines, key=lambda line: (not line.wrong, -(line.view.lag or 0)))
-        room = height - output.height_of(head, summary, *notes) - output.height_of_table(columns, members) - _FRAME
+        room = output.room(height, head, summary, *notes) - output.height_of_table(columns, members)
     if lines:
         told = output.table(
             ("PARTITION", "MEMBER", "OFFSET", "END", "LAG", *(_RATES if watching else ()), ""),

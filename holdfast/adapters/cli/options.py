@@ -323,15 +323,21 @@ def _reached(made: Closable, conf: Mapping[str, object], options: argparse.Names
 
 def _kafka_of(options: argparse.Namespace) -> Mapping[str, object]:
     """Raises SettingError."""
-    broker: Broker | None = getattr(options, "broker", None)
+    broker = _broker_of(options)
     return broker.kafka if broker and broker.kafka else kafka_conf(options.bootstrap, options.kafka_config)
+
+
+def _broker_of(options: argparse.Namespace) -> Broker | None:
+    """The application's (`from_app`)."""
+    return getattr(options, "broker", None)
 
 
 def rocketmq_of(options: argparse.Namespace) -> dict[str, str]:
     """How to reach its name servers, one of which listens. Raises SettingError, SourceUnavailable."""
-    broker: Broker | None = getattr(options, "broker", None)
-    conf = dict(broker.rocketmq) if broker and broker.rocketmq else None
-    if conf is None:
+    broker = _broker_of(options)
+    if broker and broker.rocketmq:
+        conf = dict(broker.rocketmq)
+    else:
         conf = rocketmq_conf(options.namesrv, options.rocketmq_config)
     await_listener(conf["namesrv"], None, options.timeout)
     return conf
@@ -339,7 +345,7 @@ def rocketmq_of(options: argparse.Namespace) -> dict[str, str]:
 
 def is_rocketmq(options: argparse.Namespace) -> bool:
     """Which broker is meant. Raises SettingError: both, or none."""
-    broker: Broker | None = getattr(options, "broker", None)
+    broker = _broker_of(options)
     if broker is not None:
         return broker.rocketmq is not None
     kafka, rocketmq = options.bootstrap or options.kafka_config, options.namesrv or options.rocketmq_config

@@ -24,10 +24,14 @@ from holdfast.printable import printable, printable_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+#: Lines of a screen beside its tables and sentences: how many rows are left out, a blank one, the cursor's.
+_FRAME = 3
 #: Draws a terminal anew.
 _CLEAR = "\x1b[H\x1b[J"
 #: What a line is about, for the eye: colours on a terminal, and nothing elsewhere. The words say it as well.
 Tone = Literal["head", "good", "warning", "bad"]
+#: By what a check or a finding calls itself.
+TONES: dict[str, Tone] = {"error": "bad", "warning": "warning"}
 _COLOURS: dict[Tone, str] = {"head": "1", "good": "32", "warning": "33", "bad": "31"}
 
 
@@ -128,9 +132,9 @@ class Output:
         """The lines that `table` takes for all of its rows."""
         return sum(map(len, table(names, rows, self.width)))
 
-    def height_of(self, *sentences: str) -> int:
-        """The lines that `say` takes for them."""
-        return sum(len(wrapped(printable(each), self.width, 2)) for each in sentences)
+    def room(self, height: int, *sentences: str) -> int:
+        """The lines of a screen that are left for tables beside these sentences."""
+        return height - sum(len(wrapped(printable(each), self.width, 2)) for each in sentences) - _FRAME
 
     def agreed(self, question: str) -> bool:
         """Ask whoever runs the command. False too where nobody can be asked: that is said, with the option for it."""

@@ -27,8 +27,6 @@ _EXAMPLE = """\
 exit code 1: an app is not live or not ready; 3: no answer, also of one of several
 """
 _NAMES = ("PARTITION", "PHASE", "OFFSET", "END", "LAG", "IN FLIGHT", "CLAIMS", "OLDEST", "HANDLER", "WAITS FOR")
-#: Lines of a screen beside its tables and sentences: how many rows are left out, a blank one, the cursor's.
-_FRAME = 3
 T = TypeVar("T")
 
 
@@ -87,7 +85,7 @@ def _tell(apps: list[App], output: Output, height: int | None = None) -> int:
         rows, room = partitions, None
         if height is not None:  # what is furthest behind first, since the rest has no room
             rows = sorted(partitions, key=lambda each: -(each["lag"] or 0))
-            room = height // len(apps) - output.height_of(*head, *foot) - _FRAME
+            room = output.room(height // len(apps), *head, *foot)
         tones: list[Tone | None] = [None if each["phase"] == "owned" else "warning" for each in rows]
         told = output.table(_NAMES, map(_row, rows), room, tones) if rows else 0
         if told < len(partitions):

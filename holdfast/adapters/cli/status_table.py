@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from holdfast.adapters.cli.status_request import App, Request
 
 _NAMES = ("ADDRESS", "GROUP", "MEMBER", "STATE", "PARTITIONS", "LAG", "IN FLIGHT", "OLDEST")
-#: Lines of a screen beside its tables and sentences: how many rows are left out, a blank one, the cursor's.
-_FRAME = 3
 
 
 @dataclass(slots=True)
@@ -80,7 +78,7 @@ def tell(answers: Sequence[Answer], output: Output, height: int | None) -> int:
     room = None
     if height is not None:  # what is worst first, since the rest has no room
         lines.sort(key=lambda line: line.rank)
-        room = height - output.height_of(summary, *notes) - _FRAME
+        room = output.room(height, summary, *notes)
     told = output.table(_NAMES, [line.row for line in lines], room, [line.tone for line in lines])
     if told < len(lines):
         output.say(f"and {count(len(lines) - told, 'line')} more")

@@ -265,10 +265,8 @@ class SqlSession(Keyless):
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """Forget what is done from the offset of the reset on. False = fenced."""
         names = sorted({drop.partition for drop in drops})
-        with (
-            self._asking() as books,
-            books.lock,
-        ):  # no transaction may end between the rows' change and what is known here
+        # Under the lock: no transaction may end between the rows' change and what is known here.
+        with self._asking() as books, books.lock:
             # A copy: the transaction may be undone, or done again.
             def work(tx: Transaction) -> tuple[list[bool], dict[str, Position]]:
                 positions, replies = self._statements.read(tx, names, self._database.for_update), []

@@ -780,7 +780,7 @@ RULES = (
     Broken(
         name="the-letter-before-the-kill",
         file="plugin/engine/record/hung_handlers.py",
-        rule="        return store is None or store.abandon(owner.name, owner.store_epoch, offsets)\n",
+        rule="        return store is None or store.abandon(owner.name, owner.store_epoch, _offsets(entries))\n",
         instead="        return True\n",
         breaks="a record that was sent away has its effect too",
         with_database=True,

@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.cli.output import count, shown
+from holdfast.adapters.cli.output import TONES, count, shown
 from holdfast.adapters.cli.running.application import load
 from holdfast.adapters.cli.running.check import Check, code_of
 from holdfast.adapters.cli.running.in_force import apply, in_force, overrides
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from holdfast.adapters.cli.output import Output, Tone
+    from holdfast.adapters.cli.output import Output
     from holdfast.plugin.app import Holdfast
-
-
-_TONES: dict[str, Tone] = {"error": "bad", "warning": "warning"}
 
 
 def check(options: argparse.Namespace, output: Output) -> int:
@@ -34,7 +31,7 @@ def check(options: argparse.Namespace, output: Output) -> int:
     for each in _checks(app, options):
         results.append(each.result)
         output.json({"type": "check", **asdict(each)})
-        output.say(f"{each.result:<8}{each.check:<16}{shown(each.detail, 2_000)}", 24, _TONES.get(each.result))
+        output.say(f"{each.result:<8}{each.check:<16}{shown(each.detail, 2_000)}", 24, TONES.get(each.result))
         sys.stdout.flush()  # a server may take its time to answer
     return code_of(results)
 

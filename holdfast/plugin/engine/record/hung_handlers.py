@@ -218,17 +218,14 @@ class Hung:
 
     def _waits_for_database(self, entries: Sequence[Entry]) -> bool:
         """Whether their handler is not called yet, or has returned: its transaction is begun or committed."""
-        store = entries[0].handler.transaction
-        offsets = [offset for entry in entries for offset in entry.offsets]
-        return store is not None and not store.runs(entries[0].owner.name, offsets)
+        store, owner = entries[0].handler.transaction, entries[0].owner
+        return store is not None and not store.runs(owner.name, _offsets(entries))
 
     def _undone(self, entries: Sequence[Entry]) -> bool:
         """Let their transaction, where they have one, commit no more: its effects, and a dead letter, would both be.
         False = it is being committed."""
-        store = entries[0].handler.transaction
-        offsets = [offset for entry in entries for offset in entry.offsets]
-        owner = entries[0].owner
-        return store is None or store.abandon(owner.name, owner.store_epoch, offsets)
+        store, owner = entries[0].handler.transaction, entries[0].owner
+        return store is None or store.abandon(owner.name, owner.store_epoch, _offsets(entries))
 
     def _error(self, entry: Entry, what: str) -> HandlerHung:
         settings, record = self._settings, entry.record
@@ -238,6 +235,10 @@ class Hung:
             f"run may still have its effect: give what it waits for a timeout of its own, let it look at "
             f"record.cancelled, or raise the timeout"
         )
+
+
+def _offsets(entries: Sequence[Entry]) -> list[int]:
+    return [offset for entry in entries for offset in entry.offsets]
 
 
 class BlockedLoop:

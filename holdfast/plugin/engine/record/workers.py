@@ -243,7 +243,7 @@ class Workers:
         Returns: entries, and of each how many of its records have ended, and how many a worker has begun; it begins no
         more of them. The slow record is the one that has begun and not ended.
         """
-        if not self._chunks and self._of_threads <= self._count:
+        if self.inline and not self._chunks:
             return []
         now = self._runtime.now()
         back = self._behind_long_calls(now)
@@ -267,7 +267,7 @@ class Workers:
 
     def _behind_long_calls(self, now: float) -> list[tuple[Entry, int, int]]:
         """Take back the jobs that were given while calls were short. Returns as `overdue`."""
-        if self.inline or self._of_threads <= self._count or now - self.given_at < _LONG_S:
+        if self.inline or now - self.given_at < _LONG_S or self._of_threads <= self._count:
             return []
         with self._lock:
             self._call_s = max(self._call_s, _LONG_S)

@@ -59,14 +59,20 @@ def owner(store: SqlPositions) -> tuple[Any, Acquired]:
         assert reply is Wait.WAIT
 
 
+def opened(store: SqlPositions) -> Any:
+    """The transaction of record 0, of a new owner."""
+    _, had = owner(store)
+    tx = store.transaction(NAME, had.epoch, [0])
+    assert tx is not None
+    return tx
+
+
 def test_effect_and_mark_are_there_when_they_are_committed_and_not_before(database: Database) -> None:
     process, seen = database.process(), []
 
     def main() -> None:
         store = database.server.claims(process)
-        _, had = owner(store)
-        tx = store.transaction(NAME, had.epoch, [0])
-        assert tx is not None
+        tx = opened(store)
         tx.connection.add([7])
         seen.append((set(database.server.effects), database.marked(0)))
         tx.commit()
@@ -83,9 +89,7 @@ def test_a_takeover_waits_for_the_transaction_and_reads_what_it_has_marked(datab
 
     def works() -> None:
         store = database.server.claims(first)
-        _, had = owner(store)
-        tx = store.transaction(NAME, had.epoch, [0])
-        assert tx is not None
+        tx = opened(store)
         began.set()
         first.runtime.sleep(1.0)
         tx.connection.add([7])
@@ -108,9 +112,7 @@ def test_a_frozen_transaction_is_ended_and_its_owner_commits_no_more(database: D
 
     def freezes() -> None:
         store = database.server.claims(first)
-        _, had = owner(store)
-        tx = store.transaction(NAME, had.epoch, [0])
-        assert tx is not None
+        tx = opened(store)
         tx.connection.add([7])
         began.set()
         first.stall(30.0)
@@ -136,9 +138,7 @@ def test_a_commit_without_an_answer_is_what_the_row_says(database: Database, hea
 
     def main() -> None:
         store = database.server.claims(process)
-        _, had = owner(store)
-        tx = store.transaction(NAME, had.epoch, [0])
-        assert tx is not None
+        tx = opened(store)
         tx.connection.add([7])
         database.server.unanswered, database.server.not_even_heard = 1, not heard
         try:

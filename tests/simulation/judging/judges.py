@@ -346,10 +346,12 @@ class Judges:
         """Whether nothing is to be handled again because the store has lost it."""
         return True
 
-    def outlived(self, log: LogName, start: int, stop: int) -> bool:
-        """Whether one of these offsets was done by a transaction that has outlived its drain."""
+    def marked_in_transactions(self, log: LogName, start: int, stop: int) -> bool:
+        """Whether a handler's own transaction has marked one of these offsets: it may have after the last commit at the
+        broker, and after its drain."""
         records = self._book.logs.get(log, [])
-        return any(run.left for each in records if start <= each.offset < stop for run in each.unit.runs)
+        runs = (run for each in records if start <= each.offset < stop for run in each.unit.runs)
+        return any(run.tx is not None for run in runs)
 
     # ---- inside
     def _ended_well(self, record: Placed) -> None:

@@ -162,13 +162,10 @@ class Member(ABC):
             self.thrown_out()
             self.has_lost, self.session_lost_at = True, stage.now
             judges.lost.add(event.session)
-        # A handler's own transaction may mark its record after the last commit at the broker.
-        marks_itself = any(each.transaction for each in stage.world.handlers)
-        in_order = stage.world.in_order and not marks_itself
-        if isinstance(event, RewindIgnored) and in_order and not self._overwritten(event.partition):
+        if isinstance(event, RewindIgnored) and stage.world.in_order and not self._overwritten(event.partition):
             where = f"{event.partition} comes to {self.name} with the offset {event.offset}"
-            outlived = judges.outlived(stage.log(event.partition), event.offset, event.watermark)
-            if not (outlived or any(each.has_lost or each.leaves_at_once for each in stage.members)):
+            marked = judges.marked_in_transactions(stage.log(event.partition), event.offset, event.watermark)
+            if not (marked or any(each.has_lost or each.leaves_at_once for each in stage.members)):
                 judges.broken("REWOUND", f"{where}, and all below {event.watermark} was done before its hand-over")
         if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:
             record = stage.placed_at(self, event.partition, event.offset)

@@ -239,7 +239,10 @@ class PartitionedSource(Protocol):
     def set_back(self, partition: Partition, offset: int) -> None:
         """Begin to commit an offset to which the group goes back on purpose, as a tool's reset does: without holdfast's
         mark, if the broker's commits have metadata. The partition's next owner follows it, although the store has later
-        records as done."""
+        records as done.
+
+        Its fate is not passed to `committed`: the owner commits the same offset with the mark soon after, and must not
+        take this answer for that one's. Where commits have no marks, the two are alike."""
         ...
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:

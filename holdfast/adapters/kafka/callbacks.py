@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, partition_of, partitions_of, topic_partitions
+from holdfast.adapters.kafka.commit_mark import is_marked
 from holdfast.adapters.kafka.properties import DEFAULT_PORT
 from holdfast.adapters.kafka.quirks.shielding import NoLog, Shield
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
@@ -220,11 +221,12 @@ class Callbacks:
 
     # ---- commits
     def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        """Keep the outcome until the next poll: the engine gets no outcomes in the middle of a rebalance."""
+        """Keep the outcome until the next poll: the engine gets no outcomes in the middle of a rebalance. A commit
+        without our mark is a move back (`KafkaSource.set_back`), whose outcome nobody awaits."""
         self.commits_under_way -= 1
-        sent = {partition_of(one): one.offset for one in offsets}
         fates = {partition_of(one): self._fate(one.error or error) for one in offsets}
-        self._fates.append((sent, fates))
+        if sent := {partition_of(one): one.offset for one in offsets if is_marked(one)}:
+            self._fates.append((sent, {partition: fates[partition] for partition in sent}))
 
     def not_sent(self, error: KafkaError, offsets: Mapping[Partition, int]) -> None:
         """Note a commit that the client has refused to send."""

@@ -487,15 +487,15 @@ class KafkaSource:
 
     def set_back(self, partition: Partition, offset: int) -> None:
         """Commit it without a mark; as `commit` otherwise."""
-        offsets = {partition: offset}
-        self._commit(topic_partitions(offsets, offsets), offsets)
+        self._commit(topic_partitions([partition], {partition: offset}), {})
 
-    def _commit(self, said: list[TopicPartition], offsets: Mapping[Partition, int]) -> None:
+    def _commit(self, said: list[TopicPartition], awaited: Mapping[Partition, int]) -> None:
+        """Send a commit. Args: awaited: the offsets of which the engine is told what became of them."""
         try:
             self._client_or_raise().commit(offsets=said, asynchronous=True)
             self._callbacks.commits_under_way += 1
         except KafkaException as error:
-            self._callbacks.not_sent(error.args[0], offsets)
+            self._callbacks.not_sent(error.args[0], awaited)
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """The ends of the logs as the client has seen them in its fetches."""

@@ -95,6 +95,11 @@ class UserLoop:
         for entry in refused:  # its partition is revoked or the session lost, and that step hands the entry back
             entry.state = EntryState.READY
             lanes.put_back(entry)
+        if self._giving and self._giving[0].owner.cancelled:
+            # The process was frozen past its lease since that look. Other members may have handled these by now.
+            self.take_out_of_hand()
+            self.unfit = []
+            return []
         return out
 
     def quick(self) -> Record | None:
@@ -272,7 +277,7 @@ class UserLoop:
         """Take back the records of a torn call: they did not reach the loop, and its next call must not end them."""
         if self._quick and self._cursor is not None:
             self._cursor.undo()
-        for entry in self._giving:
+        for entry in reversed(self._giving):  # the first one of a partition decides where it stands
             self._positions[entry.record.partition] = entry.record.offset
             if self._cursor is not None and self._cursor.has(entry):
                 self._cursor = None

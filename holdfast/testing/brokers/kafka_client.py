@@ -186,7 +186,7 @@ class GroupClient:
         self.under_way[number] = sent.offsets
 
         def answered(fates: Mapping[Partition, CommitFate]) -> None:
-            if self.under_way.pop(number, None) is not None:
+            if self.under_way.pop(number, None) is not None and marked:
                 self.answered += [(partition, offset, fates[partition]) for partition, offset in sent.offsets.items()]
                 self.news.set()
 

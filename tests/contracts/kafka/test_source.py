@@ -429,6 +429,8 @@ class _Begins:
 
     def __init__(self) -> None:
         self.assignments = 0
+        #: The offsets of commits that were answered.
+        self.answers: list[Mapping[Partition, int]] = []
 
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
         self.assignments += 1
@@ -440,7 +442,8 @@ class _Begins:
 
     def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None: ...
 
-    def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None: ...
+    def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None:
+        self.answers.append(offsets)
 
     def reset(self, partition: Partition, offset: int, *, cut: bool = False) -> None: ...
 
@@ -464,6 +467,26 @@ def test_an_assignment_brings_one_record_at_most_in_the_poll_in_which_it_comes(
     left = 500 - len(polled)
     while left:
         left -= len(source.poll(500, 5.0).records)
+    source.close(Deadline(10))
+
+
+def test_the_answer_to_a_move_back_is_not_told_as_that_of_a_commit(
+    kafka: KafkaServer, topic: str, protocol: dict[str, Any]
+) -> None:
+    """Both may be of one offset: the owner commits it with its mark as soon as it has taken the partition over anew."""
+    source = KafkaSource({"bootstrap.servers": kafka.bootstrap, "group.id": topic, **protocol}, assignment="keep")
+    here = Partition(topic, 0)
+    owners = {each: Ownership(each, NoSession()) for each in (here, Partition(topic, 1))}
+    listener = _Begins()
+    source.open([topic], listener, owners, Deadline(10))
+    while not listener.assignments:
+        source.poll(1, 1.0)
+    source.set_back(here, 3)
+    source.commit({here: 4})
+    while not listener.answers:
+        source.poll(1, 0.1)
+    assert listener.answers == [{here: 4}]  # brokers answer in order
+    assert kafka.committed(topic, topic)[0] == 4
     source.close(Deadline(10))
 
 

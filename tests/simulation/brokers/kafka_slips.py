@@ -22,6 +22,9 @@ SLIP_KINDS: tuple[SlipKind, ...] = get_args(SlipKind)
 _ODDS = {"hand-over": 0.5, "end": 1.0, "now and then": 0.02, "lost seek": 0.5}
 #: One client ignores at most so many seeks in a row.
 LOST_SEEKS = 2
+#: If a seek had no effect and nothing comes, the engine seeks again after so long: to a partition's begin, and to a
+#: hole.
+SENT_AGAIN_S = 2 * 35.0
 
 
 class SlipsByChance:

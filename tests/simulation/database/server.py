@@ -161,6 +161,12 @@ class DatabaseStore(StoreServer):
         """Implements `StoreServer.held`: it keeps no keys."""
         return None
 
+    @property
+    def rows_left_locked(self) -> bool:
+        """Whether a transaction holds a row whose client has closed its connection, and the server has not heard so: it
+        ends when nothing has happened in it for too long."""
+        return any(each.closing and each.tx is not None and each.tx.locks for each in self._backends)
+
     def _position(self, name: str) -> Position | None:
         if name not in self._known:
             rows = [row_of(content) for key, content in sorted(self.rows.items()) if key[0] == name]

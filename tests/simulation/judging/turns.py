@@ -10,7 +10,8 @@ one member is the sum of
   `_TURN_S`, and as long as a handler where handlers run in the polling thread;
 - the workers: all may have just begun a call, and each other partition of the member has one before its turn; handlers
   take turns before their partitions do. A call takes at most as long as the longest one that the world plans;
-- `_LEAST_S` for looks, marks and claims.
+- `_LEAST_S` for looks, marks and claims;
+- where the client may ignore a seek, the time until it is sent there again.
 
 A key stands while the first record of its lane may start and does not. Within a partition keys have their turns, so its
 bound counts the lanes of its partition instead of one call.
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.engine.record.entry import EntryState
+from tests.simulation.brokers.kafka_slips import LOST_SEEKS, SENT_AGAIN_S
 from tests.simulation.playing.work import LONGEST_S
 
 if TYPE_CHECKING:
@@ -171,6 +173,8 @@ class Turns:
         if fetches is not None:
             queued = min(fetches.queued + fetches.records * partitions, len(world.records))
             client_s = fetches.backoff_s + _FETCH_S + 2 * fetches.way_s
+        if world.slips == "lost seek":
+            client_s += LOST_SEEKS * SENT_AGAIN_S
         return _LEAST_S + client_s + turn_s * queued / settings.poll_batch + rounds * self._call_s
 
 

@@ -182,6 +182,7 @@ class Watch:
             and engine.parts.sessions.session.live()
             and not engine.parts.outage.down
             and not getattr(engine.parts.sessions.store, "down", False)  # open: a call may wait for the store
+            and not getattr(self._stage.store, "rows_left_locked", False)
         )
 
 

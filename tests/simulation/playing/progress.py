@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.brokers.kafka_slips import LOST_SEEKS
+from tests.simulation.brokers.kafka_slips import LOST_SEEKS, SENT_AGAIN_S
 from tests.simulation.judging.effects import LOOKS_BACK_S
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 _PROGRESS_S = 20.0
 #: Time between a member's looks whether a topic was made again; until then it reads on in the new one.
 _REMADE_S = 35.0
-#: If a seek had no effect and nothing comes, the engine seeks again after so long: to a partition's begin, and to a
-#: hole.
-_SENT_AGAIN_S = 2 * 35.0
 #: Time between looks.
 _LOOK_S = 0.25
 
@@ -46,7 +43,7 @@ class Progress:
         if stage.world.store == "database":
             self._patience_s += LOOKS_BACK_S
         if stage.world.slips == "lost seek":
-            self._patience_s += LOST_SEEKS * _SENT_AGAIN_S
+            self._patience_s += LOST_SEEKS * SENT_AGAIN_S
 
     def look(self) -> None:
         """Look now, and again each `_LOOK_S`."""

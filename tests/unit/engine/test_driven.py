@@ -14,8 +14,9 @@ import pytest
 
 from holdfast import MemoryClaims, Ramp, Settings
 from holdfast.dedup.keys import resolve_key
+from holdfast.dedup.memory_session import MemorySession
 from holdfast.errors import SourceError, SourceUnavailable
-from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.events import MuchInHand, SessionLost
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.own_loop import lending
@@ -778,3 +779,34 @@ def test_what_a_loop_has_is_counted_right_when_a_run_is_taken_back(loops: Loops)
             had = list(loop.user.handed_out)
             assert loop.user.handed_out.records == sum(entry.count for entry in had)
             assert loop.user.handed_out.bytes == sum(entry.size for entry in had)
+
+
+def test_a_call_that_is_frozen_past_its_lease_hands_out_nothing_of_what_it_has_looked_at_before(
+    loops: Loops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the time that it wakes, another member may have handled it."""
+    loops.broker.create("orders", 2)
+    for number in (0, 1):
+        loops.produce(*numbered(f"p{number}-", range(3)), number=number)
+    frozen: list[bool] = []
+    lives, enter_all = MemorySession.live, Ownership.enter_all
+    monkeypatch.setattr(MemorySession, "live", lambda self: not frozen and lives(self))
+    loop = loops.loop("commit")
+
+    def then_freeze(self: Ownership, entries: Any) -> bool:
+        entered = enter_all(self, entries)
+        frozen.append(True)
+        return entered
+
+    monkeypatch.setattr(Ownership, "enter_all", then_freeze)
+    until(lambda: take(loop) == [] and frozen != [])
+    assert list(loop.user.handed_out) == []
+    monkeypatch.undo()
+    frozen.clear()
+    assert isinstance(loops.claims, MemoryClaims)
+    assert loop.parts.sessions.session is not None
+    loops.claims.expire(loop.parts.sessions.session.id)
+    loop.parts.sessions.session.renew()
+    got = taken(loop, 6)
+    for number in (0, 1):
+        assert [each for each in got if each.startswith(f"p{number}")] == [*numbered(f"p{number}-", range(3))]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast.adapters.cli import main
+from tests.harness.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +34,27 @@ class Shop:
 shop = Shop()
 app = shop.app
 bare = Holdfast(MemoryPartitionedSource(MemoryBroker(orders=2), "bare"), claims=MemoryClaims())
+"""
+#: Says whether what its own hook has made is frozen, and whether the collector runs seldom; then stops.
+LOOKS = """
+import gc
+from holdfast import Holdfast, MemoryClaims
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
+
+broker = MemoryBroker(orders=1)
+broker.produce("orders", 0, "first")
+app = Holdfast(MemoryPartitionedSource(broker, "g"), claims=MemoryClaims())
+kept = []
+
+@app.on_startup
+def make():
+    kept.append([])
+
+@app.handler("orders")
+def look(record):
+    print(not any(each is kept[0] for each in gc.get_objects()), int(gc.get_threshold()[0] >= 10_000))
+    app.stop()
 """
 FACTORIES = """
 from shop import Shop
@@ -151,3 +175,15 @@ def test_a_script_that_runs_its_app_when_it_is_imported_is_refused(told: Told, f
     (folder / "script.py").write_text("from shop import app\n\napp.run()\n")
     assert "put that under `if __name__ == '__main__':`" in told("script:app", code=2)
     assert "ok" in told("shop:app", code=0)  # run() is what it was
+
+
+@pytest.mark.parametrize(("options", "frozen"), [((), True), (("--gc", "default"), False)])
+def test_the_collector_leaves_out_what_is_there_when_the_app_joins(
+    folder: Path, options: tuple[str, ...], frozen: bool
+) -> None:
+    """In a process of its own: what is frozen stays so."""
+    (folder / "looks.py").write_text(LOOKS)
+    command = [sys.executable, "-m", "holdfast", "run", "looks:app", "--app-dir", str(folder), *options]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S, cwd=folder)
+    default = "1" if gc.get_threshold()[0] >= 10_000 else "0"
+    assert said.stdout.split() == (["True", "1"] if frozen else ["False", default])

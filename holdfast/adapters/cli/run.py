@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_0, port, processes, span_s, token
-from holdfast.adapters.cli.running.run_options import LEVELS, OPTIONS, settle
+from holdfast.adapters.cli.running.run_options import COLLECTORS, LEVELS, OPTIONS, settle
 
 if TYPE_CHECKING:
     from holdfast.adapters.cli.output import Output
@@ -95,6 +95,13 @@ def add(commands: shared.Commands) -> None:
         choices=LEVELS,
         help="level of the lines on standard error, unless the application sets up logging itself (default: "
         f"{OPTIONS['log_level'][1]})",
+    )
+    made.add_argument(
+        "--gc",
+        choices=COLLECTORS,
+        default=_UNSAID,
+        help="frozen: Python's collector of reference cycles leaves out what is there when the app joins its group, "
+        f"and runs less often; default: it runs as in any program (default: {OPTIONS['gc'][1]})",
     )
     made.set_defaults(run=run, changes=True, logs_itself=True)
 

@@ -122,6 +122,11 @@ class Proxy:
         else:
             self._in_vain(poll)
 
+    def end_polls(self, topic: str, holder: str) -> None:
+        """End the polls of that member that wait."""
+        for poll in [each for each in self._topics[topic].polls if each.holder == holder]:
+            self._in_vain(poll)
+
     def acknowledge(self, receipt: str) -> Verdict:
         """Acknowledge the message, if this is the last receipt of the delivery."""
         lease = self._leases.get(receipt)

@@ -59,7 +59,7 @@ class ProxyClient:
         self._timeout_s, self._poll_s = request_timeout_s, poll_s
         self._chance = Random(f"{scheduler.seed} {process.number} proxy")
         self._answers: Queue[Callable[[], None]] = process.runtime.queue()
-        self._polling: dict[int, list[Waiter]] = {}
+        self._polling: dict[object, list[Waiter]] = {}
         self._closed = False
         process.spawn(self._tell, f"{process.name} answers")
 
@@ -78,7 +78,7 @@ class ProxyClient:
 
     def renew(self) -> None:
         """Implements `Proxy.renew`."""
-        self._wait_for(lambda answer: answer([]), self._timeout_s, "connecting")
+        self._wait_for(lambda answer: answer([]), self._timeout_s, "connecting", object())
 
     def places(self) -> Sequence[PollTarget]:
         """Implements `Proxy.places`."""
@@ -97,7 +97,13 @@ class ProxyClient:
                 answer=answer,
             )
 
-        return self._wait_for(request, self._poll_s + self._timeout_s, f"receiving from {place.topic}")
+        return self._wait_for(request, self._poll_s + self._timeout_s, f"receiving from {place.topic}", place)
+
+    def end_poll(self, place: PollTarget) -> None:
+        """Implements `Proxy.end_poll`. Where that does not get through, the proxy goes on with the poll."""
+        if (waiters := self._polling.get(place)) is not None:
+            self._scheduler.tell(waiters)
+            self._send(lambda _: self._proxy.end_polls(place.topic, self._process.name), lambda _: None)
 
     def begin_acknowledge(self, deliveries: Sequence[Delivery], answer: Callable[[Sequence[Verdict]], None]) -> None:
         """Implements `Asks.begin_acknowledge`."""
@@ -143,7 +149,7 @@ class ProxyClient:
         self._later(self._real_s(self._timeout_s), lambda: tell(unknown))
 
     def _wait_for(
-        self, request: Callable[[Callable[[list[Delivery]], None]], None], seconds: float, what: str
+        self, request: Callable[[Callable[[list[Delivery]], None]], None], seconds: float, what: str, name: object
     ) -> Sequence[Delivery]:
         waiters: list[Waiter] = []
         found: list[list[Delivery]] = []
@@ -154,13 +160,13 @@ class ProxyClient:
 
         if not self._closed:
             self._send(request, tell)
-            self._polling[id(waiters)] = waiters
+            self._polling[name] = waiters
             try:
                 self._scheduler.wait_among(waiters, self._real_s(seconds))
             finally:
-                del self._polling[id(waiters)]
+                del self._polling[name]
         if not found:
-            raise SourceUnavailable(f"{what}: {'the client is closed' if self._closed else 'no answer in time'}")
+            raise SourceUnavailable(f"{what}: {'the client is closed' if self._closed else 'no answer'}")
         return found[0]
 
     def _send(self, request: Callable[[Callable[[T], None]], None], tell: Callable[[T], None]) -> None:

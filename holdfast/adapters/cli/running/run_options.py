@@ -18,9 +18,11 @@ from holdfast.plugin.secret_names import MASK
 from holdfast.plugin.setting_names import meant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 LEVELS = ("debug", "info", "warning", "error")
+#: What Python's collector of reference cycles does: see `process.freeze`; or what it does by default.
+COLLECTORS = ("frozen", "default")
 #: The option whose value is in no list, and in no error.
 _MASKED = "token"
 #: Of static members, in the place of a prefix: this host's name.
@@ -40,10 +42,13 @@ class _Said(NamedTuple):
         return SettingError(self.name, text, remedy, origin=self.where)
 
 
-def _level(text: str) -> str:
-    if text not in LEVELS:
-        raise argparse.ArgumentTypeError(f"use one of {', '.join(LEVELS)}")
-    return text
+def _one_of(values: Sequence[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in values:
+            raise argparse.ArgumentTypeError(f"use one of {', '.join(values)}")
+        return text
+
+    return read
 
 
 def _prefix(text: str) -> str:
@@ -69,7 +74,8 @@ OPTIONS: dict[str, tuple[Callable[[str], object], object]] = {
     "host": (_some, "127.0.0.1"),
     "token": (token, None),
     "health_file": (_some, None),
-    "log_level": (_level, "info"),
+    "log_level": (_one_of(LEVELS), "info"),
+    "gc": (_one_of(COLLECTORS), COLLECTORS[0]),
 }
 
 

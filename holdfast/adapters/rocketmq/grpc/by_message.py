@@ -141,20 +141,19 @@ class ByMessage:
         self._leases.back(record.offset for record in records)
 
     def drain(self) -> None:
-        """Give back waiting messages, and those that polls under way still bring."""
+        """End polls that wait; give back waiting messages, and those that other polls under way still bring."""
         self._receiving.stop()
         self._leases.drain()
 
     def close(self, deadline: Deadline) -> None:
-        """Wait for polls under way, 5 s at most, and for unanswered acknowledgements; close the client. Idempotent.
-
-        A poll is not cancelled: messages on their way to it would reach no member before `invisible_s` have passed.
-        """
+        """Wait for polls under way, until they have waited for a while, and for unanswered acknowledgements; close the
+        client. Idempotent."""
         client, self._client = self._client, None
         if client is None:
             return
         self.drain()
         while not (self._receiving.over and self._leases.settled) and not deadline.passed:
+            self._receiving.stop()
             self._leases.repeat()
             self._leases.wait(deadline.left_s(_CLOSE_STEP_S))
         client.close()

@@ -123,6 +123,10 @@ class Proxy(Asks, Protocol):
         """Poll: return as soon as there are messages, or after a while. Raises SourceError."""
         ...
 
+    def end_poll(self, place: PollTarget) -> None:
+        """End the poll of that place that is under way: `receive` raises SourceError. Does not wait."""
+        ...
+
     def close(self) -> None:
         """Close; polls under way end at once."""
         ...

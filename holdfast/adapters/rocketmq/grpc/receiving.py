@@ -2,6 +2,9 @@
 
 - rocketmq-python-client polls topics and queues in turn, so that two polls may both wait at one topic, and none at the
   other. Here each poll names topic and broker. A poll of any queue polls all queues of its broker.
+- The proxy holds a poll for 5 s at least if no message comes. At a stop, a poll that has waited for a while is ended:
+  a message that is on its way to it at that very moment is hidden from all members until its lease ends. A younger one
+  may just be getting messages, which would be hidden so too.
 - After a restart of the proxy the client polls in vain for five minutes, until it sends its settings again. Therefore
   it is replaced after five seconds without an answer.
 """
@@ -30,6 +33,8 @@ _MOST_BYTES = 64 * 1024 * 1024
 #: If the app has not polled for this long, no messages are requested: they would only wait, and their leases end.
 _WANTED_S = 1.0
 _LOOK_S = 0.1
+#: A poll without an answer for so long waits for messages.
+_WAITS_S = 0.3
 #: The time without an answer to any poll after which the client is replaced.
 _RENEW_S = 5.0
 
@@ -40,6 +45,8 @@ class Receiving:
     def __init__(self, client: Proxy, leases: Leases, config: Wanted, runtime: Runtime) -> None:
         self._client, self._leases, self._config, self._runtime = client, leases, config, runtime
         self._threads: dict[PollTarget, Thread] = {}
+        #: When the poll under way of each place was sent.
+        self._asked_at: dict[PollTarget, float] = {}
         self._over = runtime.event()
         self._wanted_at = runtime.now()
         self._trouble: SourceError | None = None
@@ -53,7 +60,11 @@ class Receiving:
         self._lock = runtime.lock()
 
     def tend(self) -> None:
-        """Start threads for all topics and brokers of the newest routes. Raises SourceError."""
+        """Start threads for all topics and brokers of the newest routes. Raises SourceError. After `stop`,
+        stop again."""
+        if self._over.is_set():
+            self.stop()
+            return
         self._places = self._client.places()
         for place in self._places:
             thread = self._threads.get(place)
@@ -71,8 +82,13 @@ class Receiving:
         return found
 
     def stop(self) -> None:
-        """Send no more polls; polls under way may still bring messages."""
+        """Send no more polls, and end those that wait for messages. The others may still bring some. Idempotent; call
+        it again for polls that wait by then."""
         self._over.set()
+        latest = self._runtime.now() - _WAITS_S
+        for place, asked_at in list(self._asked_at.items()):
+            if asked_at < latest:
+                self._client.end_poll(place)
 
     @property
     def over(self) -> bool:
@@ -92,7 +108,7 @@ class Receiving:
             if not room:
                 self._over.wait(_LOOK_S)
                 continue
-            asked_at = self._runtime.now()
+            asked_at = self._asked_at[place] = self._runtime.now()
             try:
                 found = self._client.receive(place, room)
             except SourceError as error:

@@ -261,6 +261,38 @@ def test_an_acknowledgement_by_a_receipt_that_was_renewed_is_accepted_and_has_no
 
 
 @story
+def test_a_poll_that_is_ended_takes_no_message_any_more(lab: Lab) -> None:
+    """Why a stop ends polls that wait: what comes after it has its first delivery at another member."""
+    field = lab.field()
+    lab.ask.send(field.topic, "first")
+    stops, stays = field.client(), field.client()
+    assert acknowledge(stops, receive(stops, field.topic)) is Verdict.DONE
+    place = PollTarget(field.topic, "broker-a")
+    for number in range(3):
+        ended: list[Exception] = []
+
+        def poll(ended: list[Exception] = ended) -> None:
+            try:
+                while True:
+                    stops.receive(place, 32)
+            except SourceUnavailable as error:
+                ended.append(error)
+
+        polling = threading.Thread(target=poll)
+        polling.start()
+        while polling.is_alive():
+            stops.end_poll(place)
+            polling.join(0.1)
+        assert ended
+        lab.ask.send(field.topic, f"x{number}")
+        next_one = receive(stays, field.topic)
+        assert (next_one.body, next_one.attempt) == (f"x{number}".encode(), 1)
+        assert acknowledge(stays, next_one) is Verdict.DONE
+    stops.close()
+    stays.close()
+
+
+@story
 def test_an_acknowledgement_may_be_repeated_and_is_refused_after_the_lease(lab: Lab) -> None:
     field = lab.field()
     lab.ask.send(field.topic, "x")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.handlers import BatchOf
     from holdfast.plugin.handling.handler_call import HandlerCall
     from holdfast.plugin.handling.log_place import LogPlace
+    from holdfast.plugin.handling.outputs import Outputs
     from holdfast.plugin.handling.values import Deserializer
     from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
@@ -47,6 +48,7 @@ __all__ = [
     "LogPlace",
     "LoopAudit",
     "MemoryClaims",
+    "Outputs",
     "Partition",
     "Ramp",
     "Record",
@@ -82,6 +84,7 @@ _HOMES = {
     "LogPlace": "holdfast.plugin.handling.log_place",
     "LoopAudit": "holdfast.plugin.audit.loops",
     "MemoryClaims": "holdfast.dedup.memory",
+    "Outputs": "holdfast.plugin.handling.outputs",
     "Partition": "holdfast.records",
     "Ramp": "holdfast.plugin.settings",
     "Record": "holdfast.records",

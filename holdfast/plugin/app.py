@@ -19,7 +19,14 @@ from holdfast.plugin.handlers import BatchOf, as_topics, new_handler
 from holdfast.plugin.hooks import Hooks
 from holdfast.plugin.observe.health import Health, HealthCheck
 from holdfast.plugin.observe.snapshot import Snapshot
-from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource, RetryTopicsSource
+from holdfast.plugin.ports import (
+    DeadLetters,
+    LeasedSource,
+    Observer,
+    PartitionedSource,
+    RetryTopicsSource,
+    transactions_each_s,
+)
 from holdfast.plugin.retrying.letter_limit import limit_for
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.plugin.retrying.retry_topics import check_retry
@@ -98,6 +105,12 @@ class Holdfast(Hooks):
         self.parts.check_settings()
         if (check_claims := getattr(source, "check_claims", None)) is not None:
             check_claims(claims)
+        if dead_letters is not None and transactions_each_s(source) is not None:
+            raise SettingError(
+                "dead_letters",
+                type(dead_letters).__name__,
+                "leave it out: with transactions a dead letter is written in the transaction of its record",
+            )
 
     @overload
     def handler(
@@ -180,6 +193,7 @@ class Holdfast(Hooks):
             raise SettingError("topics", topics, "name the topics: @app.handler('orders')")
 
         leased, able = isinstance(self._source, LeasedSource), isinstance(self._source, RetryTopicsSource)
+        transacting = transactions_each_s(self._source) is not None
 
         def register(call: F) -> F:
             self._check_not_begun("handlers")
@@ -190,7 +204,7 @@ class Holdfast(Hooks):
             if transaction is not None:
                 check_transactions(transaction, self._store)
             handler = new_handler(
-                self._injection.bind(call, transaction=transaction is not None),
+                self._injection.bind(call, transaction=transaction is not None, outputs=transacting),
                 value=value,
                 name=name,
                 topics=as_topics(topics),
@@ -203,6 +217,7 @@ class Holdfast(Hooks):
                 batch=batch,
                 timeout_s=timeout_s,
                 transaction=transaction,
+                outputs=self._injection.takes_outputs(call),
             )
             self.parts.check_handler(handler)
             check_retry(handler.topics, handler.retry, self._source.group, able=able, letters=self._letters)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.claims import check_key, check_store
 from holdfast.dedup.not_run import check_returns, name_of_call
 from holdfast.errors import SettingError
-from holdfast.plugin.ports import LeasedSource
+from holdfast.plugin.ports import LeasedSource, transactions_each_s
 from holdfast.plugin.settings import Settings
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class AppParts:
     def check_handler(self, handler: Handler) -> None:
         """Check a handler against the store and the settings. Raises SettingError."""
         check_key(self.claims, handler.key)
+        if transactions_each_s(self.source) is not None:
+            _check_in_transactions(handler)
         if handler.transaction is not None and self.settings.store_down == "open":
             raise SettingError(
                 "store_down",
@@ -128,6 +130,22 @@ def check_parts(*, claims: object, settings: object, observers: object) -> None:
         if not callable(getattr(each, "on_event", None)):
             raise SettingError("observers", type(each).__name__, "give objects that have on_event(event)")
         check_returns("observers", each.on_event, name_of_call(each.on_event))
+
+
+def _check_in_transactions(handler: Handler) -> None:
+    """Raises SettingError: the source's transactions cannot do this yet."""
+    if handler.key is not None:
+        raise SettingError(
+            "key",
+            getattr(handler.key, "__name__", handler.key),
+            "leave it out: with transactions a record is known by its position, and no store remembers keys",
+        )
+    if handler.letter_too_large != "stop":
+        raise SettingError(
+            "letter_too_large",
+            handler.letter_too_large,
+            'use "stop": a dead letter goes in a transaction, and its size is known when the broker refuses all of it',
+        )
 
 
 def _claims_identities(source: PartitionedSource | LeasedSource) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.not_run import check_runs, is_coroutine
 from holdfast.errors import SettingError
+from holdfast.plugin.handling.outputs import producing
 from holdfast.plugin.handling.parameters import bind
 from holdfast.plugin.handling.transacting import transacting
 from holdfast.plugin.retrying.retry import Retry
@@ -92,6 +93,8 @@ class Handler:
     timeout_s: float | None = None
     #: `call` runs in transactions of this store, in which its records are marked. None: they are marked afterwards.
     transaction: Transactions | None = None
+    #: What `call` sends goes into a transaction of the source (`Outputs`).
+    outputs: bool = False
 
     #: Whether `call` is an `async def`.
     is_async: bool = field(init=False)
@@ -158,17 +161,19 @@ def new_handler(
             f"{name} is an async def, and this store has no async driver: write the handler as a plain function",
         )
     if value is None:
-        return _transacting(Handler(name=name, call=call, key=resolved, **others))
+        return _wrapped(Handler(name=name, call=call, key=resolved, **others))
     _runs(call, name)
     if isinstance(key, str) and not getattr(value, "reads_json", True):
         raise SettingError(
             "key", key, f"it names a field of JSON, and {value!r} reads none: key=record_key(), header(...)"
         )
     bound = bind(call, value, name=name, batch=others["batch"] is not None)
-    return _transacting(Handler(name=name, call=bound.call, reading=bound.reading, key=resolved, **others))
+    return _wrapped(Handler(name=name, call=bound.call, reading=bound.reading, key=resolved, **others))
 
 
-def _transacting(handler: Handler) -> Handler:
+def _wrapped(handler: Handler) -> Handler:
+    if handler.outputs:
+        handler = replace(handler, call=producing(handler.call))
     if handler.transaction is None:
         return handler
     return replace(handler, call=transacting(handler.call, handler.transaction))

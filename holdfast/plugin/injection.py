@@ -10,6 +10,7 @@ from holdfast.dedup.not_run import check_runs, is_coroutine, makes_generator, na
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.engine.resources import Resource, Resources
 from holdfast.plugin.handling.handler_call import HandlerCall, current_call
+from holdfast.plugin.handling.outputs import Outputs, current_outputs
 from holdfast.plugin.handling.parameters import annotation_of, names_of, without_none
 from holdfast.plugin.handling.transacting import current_tx
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
+_NO_OUTPUTS = (
+    "only handlers get Outputs, and only of a source that writes them in transactions: "
+    "KafkaSource(conf, transactions=Transactions())"
+)
 #: Names of parameters of handlers with `value=`; no resource may have them.
 _TAKEN = ("record", "records", "value", "values")
 
@@ -57,16 +62,17 @@ class Injection:
         """Add a function that is called when the app has left. Raises SettingError."""
         self._add_call("on_shutdown", function, before=False)
 
-    def bind(self, call: F, *, transaction: bool = False) -> F:
-        """Bind a handler's keyword-only parameters: those named as a resource, and those annotated `HandlerCall`. A
-        handler without such a parameter is returned unchanged.
+    def bind(self, call: F, *, transaction: bool = False, outputs: bool = False) -> F:
+        """Bind a handler's keyword-only parameters: those named as a resource, and those annotated `HandlerCall` or
+        `Outputs`. A handler without such a parameter is returned unchanged.
 
         Args:
             call: the handler.
             transaction: it has `tx`, the connection of its transaction, too.
+            outputs: its source writes outputs in transactions.
 
         Raises:
-            SettingError: it has no such parameter.
+            SettingError: it has no such parameter; or one for outputs that nobody writes.
         """
         try:
             signature: inspect.Signature | None = inspect.signature(call)
@@ -83,8 +89,11 @@ class Injection:
             return call
         asked = [each for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY]
         names = [each.name for each in asked if each.name in self._names]
-        calls = [each.name for each in asked if each.name not in names and _is_call(each, call)]
-        if not (names or calls or transaction):
+        calls = [each.name for each in asked if each.name not in names and _is_a(HandlerCall, each, call)]
+        outs = [each.name for each in asked if each.name not in names and _gets_outputs(each, call)]
+        if outs and not outputs:
+            raise SettingError(outs[0], name_of_call(call), _NO_OUTPUTS)
+        if not (names or calls or outs or transaction):
             return call
         values, self.gives_calls = self._values, self.gives_calls or bool(calls)
 
@@ -92,16 +101,26 @@ class Injection:
             given = {name: values[name] for name in names}
             if transaction:
                 given["tx"] = current_tx()
+            given |= {name: current_outputs() for name in outs}
             return call(*args, **kwargs, **given, **{name: current_call() for name in calls})
 
         async def bound_async(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as above
             return await bound(*args, **kwargs)
 
         made: Any = functools.wraps(call)(bound_async if is_coroutine(call) else bound)
-        taken = {*names, *calls, *(["tx"] if transaction else [])}
+        taken = {*names, *calls, *outs, *(["tx"] if transaction else [])}
         left = [each for each in signature.parameters.values() if each.name not in taken]
         made.__signature__ = signature.replace(parameters=left)
         return made  # type: ignore[no-any-return]  # the same parameters, without the bound ones
+
+    def takes_outputs(self, call: Callable[..., Any]) -> bool:
+        """Whether a handler has a parameter for its outputs."""
+        try:
+            parameters = inspect.signature(call).parameters.values()
+        except (TypeError, ValueError):  # as in `bind`
+            return False
+        asked = [each for each in parameters if each.kind is each.KEYWORD_ONLY and each.name not in self._names]
+        return any(_gets_outputs(each, call) for each in asked)
 
     def resources(self) -> Resources:
         """Make the object that opens and closes the resources."""
@@ -141,13 +160,19 @@ def _takes_tx(signature: inspect.Signature | None, resources: set[str]) -> bool:
     return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY and "tx" not in resources
 
 
-def _is_call(parameter: inspect.Parameter, function: object) -> bool:
-    """Whether a parameter is annotated `HandlerCall` or `HandlerCall | None`, also as text."""
+def _gets_outputs(parameter: inspect.Parameter, function: object) -> bool:
+    """Whether it is annotated `Outputs`, or is called `out` and has neither annotation nor default."""
+    bare = parameter.annotation is parameter.empty and parameter.default is parameter.empty
+    return _is_a(Outputs, parameter, function) or (bare and parameter.name == "out")
+
+
+def _is_a(kind: type, parameter: inspect.Parameter, function: object) -> bool:
+    """Whether a parameter is annotated with that class, or `| None`, also as text."""
     annotation = parameter.annotation
-    if isinstance(annotation, str) and annotation.split(".")[-1] == "HandlerCall":
+    if isinstance(annotation, str) and annotation.split(".")[-1] == kind.__name__:
         return True
-    names = {"HandlerCall": HandlerCall, **names_of(function)}
-    return without_none(annotation_of(parameter, names))[0] is HandlerCall
+    names = {kind.__name__: kind, **names_of(function)}
+    return without_none(annotation_of(parameter, names))[0] is kind
 
 
 def _check_ran(what: str, name: str, returned: object) -> None:

@@ -300,6 +300,26 @@ class RetryTopicsSource(Protocol):
 
 
 @runtime_checkable
+class TransactionalSource(Protocol):
+    """A partitioned source whose commits may be transactions: each writes what handlers have made of the records below
+    its offsets (`Ownership.made`, see `Made`), together with these offsets, or nothing.
+
+    There is one at a time: a commit that comes meanwhile gets `CommitFate.AGAIN`. `committed` gives no answer while
+    one is under way: its offset may count or not.
+    """
+
+    @property
+    def transactions_each_s(self) -> float | None:
+        """Seconds between two transactions; None: commits are plain ones."""
+        ...
+
+
+def transactions_each_s(source: object) -> float | None:
+    """Seconds between two transactions of a source; None: it has none."""
+    return source.transactions_each_s if isinstance(source, TransactionalSource) else None
+
+
+@runtime_checkable
 class LeasedSource(Protocol):
     """A client whose records have a lease each. Methods raise SourceError if the broker refuses or does not answer."""
 

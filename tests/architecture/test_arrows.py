@@ -136,6 +136,7 @@ def test_the_face_is_what_it_is_on_purpose() -> None:
         "LogPlace",
         "LoopAudit",
         "MemoryClaims",
+        "Outputs",
         "Partition",
         "Ramp",
         "Record",

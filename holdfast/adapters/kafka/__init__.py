@@ -6,6 +6,7 @@ from holdfast.adapters.kafka.deserializing import DeserializingKafkaConsumer
 from holdfast.adapters.kafka.events import KafkaEvents
 from holdfast.adapters.kafka.schemas import Avro, JsonSchema, Protobuf
 from holdfast.adapters.kafka.source import KafkaSource
+from holdfast.adapters.kafka.transactions import Transactions
 
 __all__ = [
     "AIOKafkaConsumer",
@@ -16,4 +17,5 @@ __all__ = [
     "KafkaEvents",
     "KafkaSource",
     "Protobuf",
+    "Transactions",
 ]

@@ -78,6 +78,10 @@ def client_log(conf: Mapping[str, object], shield: Shield) -> NoLog | ShieldedLo
     return ShieldedLog(ClientLog(), shield) if _client_log.isEnabledFor(logging.DEBUG) else NoLog()
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Callbacks:
     """The callbacks of one source, over all the clients that it makes."""
 
@@ -101,6 +105,10 @@ class Callbacks:
         self.connected = False
         #: How many commits have no answer yet.
         self.commits_under_way = 0
+        #: Called when partitions were handed over, before the client lets them go.
+        self.handed_over: Callable[[], None] = _nothing
+        #: Whether the client waits for us to hand partitions over.
+        self.revoking = False
         #: The error that the next poll raises.
         self.trouble: SourceError | None = None
         self._folding = Folding(SYSTEM_CLOCK)
@@ -183,7 +191,15 @@ class Callbacks:
 
     def on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """Have the engine drain, commit and let go; then unassign at the client."""
-        self._let_go(consumer, gone, self.listener.revoked)
+        self._let_go(consumer, gone, self._revoked)
+
+    def _revoked(self, partitions: Sequence[Partition]) -> None:
+        self.revoking = True
+        try:
+            self.listener.revoked(partitions)
+            self.handed_over()
+        finally:
+            self.revoking = False
 
     def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """Note partitions that other members own already: the group goes on without this one."""
@@ -231,6 +247,10 @@ class Callbacks:
     def not_sent(self, error: KafkaError, offsets: Mapping[Partition, int]) -> None:
         """Note a commit that the client has refused to send."""
         self._fates.append((dict(offsets), dict.fromkeys(offsets, self._fate(error))))
+
+    def note_fates(self, sent: Mapping[Partition, int], fates: Mapping[Partition, CommitFate]) -> None:
+        """Keep the outcomes of commits that the client was not asked to make."""
+        self._fates.append((dict(sent), dict(fates)))
 
     def tell_commits(self) -> None:
         """Pass the outcomes of commits to the engine."""

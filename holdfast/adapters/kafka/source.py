@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -42,8 +43,13 @@ from holdfast.adapters.kafka.quirks.log_ends import LogEnds
 from holdfast.adapters.kafka.renewal import Renewal
 from holdfast.adapters.kafka.starting_offsets import APP_DEFAULT, StartingOffsets
 from holdfast.adapters.kafka.topic_ids import TopicIds
+from holdfast.adapters.kafka.transacting import Job, Transacting, names_member
+from holdfast.adapters.kafka.transactional_letters import TransactionalLetters
+from holdfast.adapters.kafka.transactional_producer import Work
+from holdfast.adapters.kafka.transactions import check_transactions, producer_conf
 from holdfast.errors import SettingError, SourceError, SourceFatal, SourceUnavailable
-from holdfast.plugin.ports import NOTHING, Batch, End
+from holdfast.plugin.budget import COMMIT_S
+from holdfast.plugin.ports import NOTHING, Batch, CommitFate, End
 from holdfast.plugin.setting_names import known_arguments
 from holdfast.process_name import process_name
 from holdfast.records import Partition, Record
@@ -55,6 +61,8 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka._client import Consumer, Message
     from holdfast.adapters.kafka.config import Assignment, Finding
     from holdfast.adapters.kafka.emission import ClientConfig
+    from holdfast.adapters.kafka.transactions import Transactions
+    from holdfast.plugin.engine.partition.made import Made
     from holdfast.plugin.observe.source_state import Silence
     from holdfast.plugin.ports import Committed, RebalanceListener
     from holdfast.plugin.settings import Settings
@@ -84,6 +92,8 @@ class KafkaSource:
             moves meanwhile; or a function that returns it, called once, at the start.
         leave: a static member leaves for good at each stop, as other members do. `Holdfast.stop(leave=True)` does so
             once.
+        transactions: commit in transactions, in which the outputs of handlers are written too (`Outputs`). Needs
+            `claims=None`: the group's offsets alone say what is done.
 
     Raises:
         SettingError: names the property, its value and the remedy.
@@ -97,11 +107,18 @@ class KafkaSource:
         assignment: Assignment | None = None,
         static_id: str | Callable[[], str] | None = None,
         leave: bool = False,
+        transactions: Transactions | None = None,
     ) -> None:
         self._static_id, self._leave = static_id if callable(static_id) else None, leave
         named = conf if static_id is None or callable(static_id) else with_static_id(conf, static_id)
         self._checked = check(named, assignment)
         check_known(self._checked.conf)
+        if transactions is not None:
+            check_transactions(transactions, self._checked)
+        self._transactions = transactions
+        self._transacting: Transacting | None = None
+        #: By when a hand-over waits no longer for transactions.
+        self._commit_by = Deadline(0.0)
         self._warned: list[Finding] = []
         self._warn(self._checked.findings)
         self._client: ClientConfig | None = None
@@ -115,6 +132,8 @@ class KafkaSource:
         self._ends = LogEnds(admin, self._checked.conf)
         self._session = GroupSession(self._checked.group, admin)
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
+        if transactions is not None:
+            self._callbacks.handed_over = self._await_transaction
         self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default, ids)
         self._unowned: unowned.Watch | None = None
         self._number: int | None = None
@@ -213,9 +232,25 @@ class KafkaSource:
         conf = self._checked.conf if self._client is None else self._client.conf
         return str(conf.get(STATIC_ID) or conf.get("client.id") or process_name(self._number))
 
+    @property
+    def transactions_each_s(self) -> float | None:
+        """Seconds between two transactions; None: commits are plain ones."""
+        return None if self._transactions is None else self._transactions.interval_s
+
+    def check_claims(self, claims: object) -> None:
+        """Raises SettingError: a store of claims with transactions."""
+        if self._transactions is not None and claims is not None:
+            raise SettingError(
+                "claims",
+                type(claims).__name__,
+                "use claims=None: with transactions the group's offsets say what is done, and a store that says more "
+                "would let the next owner skip a record whose outputs were never committed",
+            )
+
     def dead_letters(self) -> KafkaDeadLetters:
         """Make a sender of dead letters to the same brokers, with the same credentials."""
-        return KafkaDeadLetters(self._checked.conf)
+        kind = KafkaDeadLetters if self._transactions is None else TransactionalLetters
+        return kind(self._checked.conf)
 
     def reads_all_of(self, topics: Collection[str]) -> None:
         """Read retry topics from the beginning even with "latest": this group wrote them."""
@@ -243,8 +278,20 @@ class KafkaSource:
         if self._consumer is None:
             self.reach(topics, deadline)
         self._topics = list(topics)
+        if self._transactions is not None:
+            self._transacting = self._begin_transactions(self._transactions, deadline)
         self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
         self._join()
+
+    def _begin_transactions(self, transactions: Transactions, deadline: Deadline) -> Transacting:
+        """Make the producer before the group is joined: who cannot begin a transaction can commit nothing. Raises
+        SourceError."""
+        static_id = None if self._client is None else self._client.static_id
+        name = f"{self.group}:{static_id or uuid.uuid4().hex}"
+        conf = producer_conf(transactions, self._checked.conf, name)
+        transacting = Transacting(conf, self._checked.conf)
+        transacting.open(deadline)
+        return transacting
 
     def _make_client(self, deadline: Deadline) -> None:
         """Make the client. The broker is asked for its features only if the configuration depends on them. Raises
@@ -299,6 +346,8 @@ class KafkaSource:
         self._unowned = None
         self._ends.close()
         self._admin.close()
+        if self._transacting is not None:
+            self._transacting.close(deadline)
         if consumer is None:
             return
         if self.cut_off():
@@ -318,6 +367,8 @@ class KafkaSource:
         """Return records; handle rebalances. Raises SourceError: an error that no client can cure, or one from a
         callback. Also raises what a signal's handler has raised in a callback: the records of that poll are lost then,
         and the caller has to seek back."""
+        if self._transacting is not None:
+            self._tell_transactions(self._transacting)
         # Raise before anything is taken from the client, which delivers nothing twice.
         if (trouble := self._callbacks.take_trouble()) is not None:
             raise trouble
@@ -455,7 +506,12 @@ class KafkaSource:
     def committed(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, Committed | SourceError | None]:
-        """The offsets that the group has committed. An error is never returned as None ("nothing")."""
+        """The offsets that the group has committed. An error is never returned as None ("nothing"). While a transaction
+        is under way it is waited for."""
+        if self._transacting is not None:
+            if not self._transacting.wait(deadline):
+                raise SourceUnavailable("the group's offsets are not certain: a transaction is under way")
+            self._tell_transactions(self._transacting)
         replies = committed_of_each(self._client_or_raise(), partitions, deadline, "reading the committed offsets")
         found = {partition_of(each): error or self._mark.read(each) for each, error in replies}
         self._mark.tell()
@@ -483,7 +539,11 @@ class KafkaSource:
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Begin to commit. Never blocks: inside on_revoke librdkafka itself holds the partitions until the broker has
         answered, or its request has timed out, and a synchronous commit has no bound at all (95 s were seen)."""
-        self._commit(self._mark.on(offsets), offsets)
+        said = self._mark.on(offsets)
+        if self._transactions is None:
+            self._commit(said, offsets)
+        else:
+            self._transact(said, offsets)
 
     def set_back(self, partition: Partition, offset: int) -> None:
         """Commit it without a mark; as `commit` otherwise."""
@@ -496,6 +556,39 @@ class KafkaSource:
             self._callbacks.commits_under_way += 1
         except KafkaException as error:
             self._callbacks.not_sent(error.args[0], awaited)
+
+    # ---- transactions
+    def _transact(self, said: list[TopicPartition], offsets: Mapping[Partition, int]) -> None:
+        """Begin a transaction with these offsets and what was made of the records below. Where partitions go, it waits
+        for the one that is under way."""
+        transacting = self._transacting
+        if transacting is not None and self._callbacks.revoking:
+            self._commit_by = Deadline(COMMIT_S)
+            self._await_transaction()
+        # In one step with the offsets: with fresher metadata the broker would take old offsets.
+        member = self._client_or_raise().consumer_group_metadata()
+        if transacting is None or not transacting.may_begin or not names_member(member):
+            self._callbacks.note_fates(offsets, dict.fromkeys(offsets, CommitFate.AGAIN))
+            return
+        owners: Mapping[Partition, Any] = self._owners
+        made: dict[Partition, Made] = {each: owners[each].made for each in offsets if each in owners}
+        outputs = [output for each, mine in made.items() for output in mine.below(offsets[each])]
+        transacting.begin(Job(Work(outputs, said, member), offsets, made))
+
+    def _await_transaction(self) -> None:
+        """Wait for the transaction that is under way, for as long as a hand-over has for its commit."""
+        if self._transacting is not None:
+            self._transacting.wait(self._commit_by)
+            self._tell_transactions(self._transacting)
+
+    def _tell_transactions(self, transacting: Transacting) -> None:
+        """Note what became of the last transaction."""
+        if (told := transacting.take_told()) is not None:
+            for partition, made in told.job.made.items():
+                if told.fates[partition] is CommitFate.DONE:
+                    made.forget(told.job.offsets[partition])
+            self._callbacks.note_fates(told.job.offsets, told.fates)
+        self._callbacks.trouble = self._callbacks.trouble or transacting.take_trouble()
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """The ends of the logs as the client has seen them in its fetches."""

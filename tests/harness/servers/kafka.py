@@ -233,6 +233,14 @@ class KafkaServer(AskedKafka):
         self.await_in_sync()
         self.elect_preferred(topic)
 
+    def transactional_ids(self) -> str:
+        """The producers that the coordinators know, as Kafka's own tool lists them."""
+        command = java_tool(
+            self._lib, "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", self.bootstrap
+        )
+        listed = subprocess.run([*command, "list"], check=True, capture_output=True, text=True, timeout=_START_S)
+        return listed.stdout
+
     def elect_preferred(self, topic: str) -> None:
         """The first replica of each partition leads it again: after a restart others do."""
         asked = [TopicPartition(topic, number) for number in self.partitions(topic)]

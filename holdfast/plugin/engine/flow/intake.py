@@ -60,6 +60,8 @@ class Intake:
         #: Records that are admitted, and their bytes.
         self.records = 0
         self.bytes = 0
+        #: The bytes that handlers have made of records and no transaction has written yet.
+        self.made_bytes = 0
         #: Partitions that have admitted records.
         self._busy = 0
         #: The part that a user's loop has or is about to get, and the latter alone. The bounds leave it out: only the
@@ -230,7 +232,7 @@ class Intake:
         if not self.can_pause:
             return batch
         fits = (self.records + came) * 2 <= self._settings.max_in_flight
-        fits = fits and self.bytes * 2 <= self._settings.max_in_flight_bytes
+        fits = fits and (self.bytes + self.made_bytes) * 2 <= self._settings.max_in_flight_bytes
         if fits and not waiting:
             return batch
         rest = waiting.queue(batch, all_wait=not fits)
@@ -249,7 +251,8 @@ class Intake:
     @property
     def _bounded(self) -> tuple[int, int]:
         """The records and bytes that the bounds are about."""
-        return max(0, self.records - self.lent_records - sum(self._behind.values())), self.bytes - self.lent_bytes
+        records = max(0, self.records - self.lent_records - sum(self._behind.values()))
+        return records, self.bytes - self.lent_bytes + self.made_bytes
 
     def _shares(self) -> Callable[[Ownership, int], int]:
         """Return a function that says how many waiting records of an ownership are admitted now: as many as its share

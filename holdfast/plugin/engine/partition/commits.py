@@ -7,6 +7,7 @@
 - Another program may set the group's offset of a partition that is owned here: a producer's transaction, which takes
   the offsets of its inputs along (`send_offsets_to_transaction`), or a tool. The records below that offset count as
   done: they are not handled any more, here or by a successor, and no commit of ours goes back behind it.
+- Commits may be transactions (`TransactionalSource`): one at a time, at the source's own interval.
 - A reset that the store could not be told of (`store_down="open"`) stays the other program's: with a commit of ours in
   its place, the next owner would hold it against what the store knows, and go on as before the reset.
 """
@@ -20,7 +21,7 @@ from holdfast.dedup.offset_set import OffsetSet, Runs
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.record.entry import EntryState
 from holdfast.plugin.events import AdvanceHonoured, CommitOverwritten
-from holdfast.plugin.ports import CommitFate, Committed
+from holdfast.plugin.ports import CommitFate, Committed, transactions_each_s
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ _LOOK_S = 0.5
 _AGAIN_S = 30.0
 #: How often offsets are read that others commit.
 _LOOK_EACH_S = 10.0
+#: How soon it is looked again whether a transaction has ended that the next one waits for.
+_ONE_AT_A_TIME_S = 0.005
 #: States of entries that have started: their handlers' ends decide about them.
 _STARTED = frozenset({EntryState.TAKEN, EntryState.STUCK, EntryState.ENDED})
 
@@ -49,7 +52,13 @@ class Commits:
     def __init__(self, parts: Parts, loop: Loop, source: PartitionedSource) -> None:
         self._parts, self._loop, self._source = parts, loop, source
         self._settings, self._clock, self._tell = parts.settings, parts.runtime, parts.tell
-        self._next = self._clock.now() + self._settings.commit_interval_s
+        each_s = transactions_each_s(source)
+        #: Whether commits are transactions, and what handlers make goes with them.
+        self.transacting = each_s is not None
+        self._each_s = self._settings.commit_interval_s if each_s is None else each_s
+        self._next = self._clock.now() + self._each_s
+        #: Something is to be committed in a transaction, and the next one is due; whether a timer says so.
+        self.due = self._timed = False
         #: Others commit as a rule, the application's own transactions: then nothing of ours is committed anew, and the
         #: group's offsets are read more often, since they alone say what is done.
         self.others_commit = False
@@ -61,8 +70,12 @@ class Commits:
         """The commit that the clock asks for. Raises SourceError."""
         now = self._clock.now()
         if now >= self._next:
-            self._next = now + self._settings.commit_interval_s
             owners = list(owners)
+            if self.transacting and any(owner.commit_sent is not None for owner in owners):
+                self._call_again(_ONE_AT_A_TIME_S)
+                return
+            self.due = False
+            self._next = now + self._each_s
             for owner in owners:
                 unfinished = owner.phase is Phase.OWNED and owner.elsewhere > owner.ledger.watermark
                 if unfinished and self._parts.outage.may_ask:  # the store gave no answer before
@@ -75,6 +88,19 @@ class Commits:
                 for owner in stale:  # if there is no answer
                     owner.committed_at = now - every_s + min(_AGAIN_S, every_s)
                 self.refresh(stale)
+
+    def moved(self) -> None:
+        """Note that a watermark has moved: a transaction is waited for by those who read what it writes."""
+        if self.transacting:
+            self._call_again(max(0.0, self._next - self._clock.now()))
+
+    def _call_again(self, seconds: float) -> None:
+        if not self._timed:
+            self._timed = True
+            self._parts.timers.after(seconds, self._is_due)
+
+    def _is_due(self) -> None:
+        self.due, self._timed = True, False
 
     def commit_moved(self, owners: Iterable[Ownership], *, last: bool = False) -> None:
         """Commit those that have moved since the broker has acknowledged a commit. As `commit`."""
@@ -206,7 +232,7 @@ class Commits:
             return owner.adopting
         # FENCED only from OWNED: who never owned has no watermark of its own.
         if owner.phase in (Phase.OWNED, Phase.FENCED) and owner.owned:
-            return owner.ledger.watermark
+            return owner.committable
         return None
 
     def is_untold(self, owner: Ownership) -> bool:

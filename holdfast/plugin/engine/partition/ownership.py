@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.dedup.claims import Acquired, ClaimSession
+    from holdfast.plugin.engine.partition.made import Made
     from holdfast.records import Partition, Record
     from holdfast.runtime import Runtime
 
@@ -87,6 +88,7 @@ class Ownership:
         "in_process_bytes",
         "late",
         "ledger",
+        "made",
         "moved_at",
         "moved_to",
         "name",
@@ -126,6 +128,8 @@ class Ownership:
         self.ledger = Ledger(0)  # of no meaning before `own`
         #: Offsets that former owners may still be working on.
         self.waiting: set[int] = set()
+        #: What handlers have made of its records, for a transaction; None = the source has none.
+        self.made: Made | None = None
         #: Entries that were polled and are not settled, by offset. Not typed: the module of `Entry` imports this one.
         self.entries: dict[int, Any] = {}
         #: Their records and bytes (`flow/intake.py` counts them).
@@ -221,6 +225,11 @@ class Ownership:
     def next_offset(self) -> int:
         """The first offset that has not come yet; of no meaning before it is owned."""
         return self.ledger.next
+
+    @property
+    def committable(self) -> int:
+        """The offset to which its records, and what was made of them, may be committed."""
+        return self.ledger.watermark if self.made is None else self.made.up_to(self.ledger.watermark)
 
     def mark(self, done: Sequence[range]) -> Mark:
         """The mark that tells the store of these offsets. Args: done: open ones, as `joined` gives them."""

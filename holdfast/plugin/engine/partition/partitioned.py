@@ -192,6 +192,7 @@ class Partitioned(Family):
             owner.ledger.settle_all(span)
         if owner.ledger.watermark != before:
             owner.moved_at = self._parts.runtime.now()
+            self.partitions.commits.moved()
         for entry in entries:
             owner.entries.pop(entry.record.offset, None)
             entry.state = EntryState.GONE
@@ -208,7 +209,7 @@ class Partitioned(Family):
     def tend(self) -> None:
         """Look after all partitions; not in each turn."""
         clock = self._parts.runtime
-        if not self._left and clock.now() >= self._tend_at:
+        if not self._left and (clock.now() >= self._tend_at or self.partitions.commits.due):
             self._tend_at = clock.now() + max(_TEND_S, min(_TEND_LATEST_S, len(self.owners) * _TEND_EACH_S))
             self.partitions.tend()
 

@@ -20,6 +20,7 @@ from holdfast.plugin.engine.partition.hand_over import HandOver, places_of
 from holdfast.plugin.engine.partition.held_back import HeldBack
 from holdfast.plugin.engine.partition.holes import Holes
 from holdfast.plugin.engine.partition.log_checks import LogChecks
+from holdfast.plugin.engine.partition.made import Made
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.partition.reports import Reports
 from holdfast.plugin.engine.partition.starving import Starving
@@ -223,6 +224,8 @@ class Partitions:
                 if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
                     self._seek(owner)
             self.held_back.step(self.assignment)
+            if self.commits.transacting:
+                parts.intake.made_bytes = sum(owner.made.bytes for owner in owners.values() if owner.made is not None)
             resumed = parts.intake.apply(self.source, self.assignment, owners)
             self.holes.moved(owners[each] for each in resumed if each in owners)
             self.commits.step(owners.values())
@@ -269,6 +272,8 @@ class Partitions:
         created = []
         for partition in sorted(set(partitions) - self.owners.keys()):
             owner = Ownership(partition, session, cut=self.cuts.pop(partition, None), runtime=self._parts.runtime)
+            if self.commits.transacting:
+                owner.made = Made(self._parts.runtime.lock())
             self.owners[partition] = owner
             created.append(owner)
         if created:

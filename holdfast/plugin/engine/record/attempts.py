@@ -341,8 +341,9 @@ def _report_batch(
         return
     given = [at for at in range(sum(entry.count for entry in entries)) if at not in undecoded]
     failures = {**undecoded, **_failures(failure, given)}
-    # In a transaction all of them are undone: those that are not to blame run again.
-    others = _OK if error is None or entries[0].handler.transaction is None else _NOT_STARTED
+    # In a transaction all of them are undone, and so is what they have sent: those that are not to blame run again.
+    undone = entries[0].handler.transaction is not None or entries[0].handler.outputs
+    others = _NOT_STARTED if error is not None and undone else _OK
     number = 0
     for entry in entries:
         each = [

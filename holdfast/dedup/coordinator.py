@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from holdfast.timing import Deadline
 
 
+#: A group's posts are gone, in seconds after the last one.
+POSTS_S = 600.0
+
+
 class Membership(Protocol):
     """A member that is kept in its group by a thread of its own. Any thread may call."""
 
@@ -119,6 +123,15 @@ class Coordinator(Protocol):
 
     def noted(self, group: str, names: Sequence[str]) -> list[str | None]:
         """The notes under these names, in their order; None = no note. Raises StoreUnavailable, StoreRefused."""
+        ...
+
+    def post(self, group: str, name: str, text: str | None) -> None:
+        """Put a member's text where all read it, in the place of its former one; None removes it. Texts are gone when
+        nobody has put one for `POSTS_S`. Raises StoreUnavailable, StoreRefused."""
+        ...
+
+    def posts(self, group: str) -> Mapping[str, str]:
+        """The texts of a group, by their names. Raises StoreUnavailable, StoreRefused."""
         ...
 
     def remove(self, group: str) -> bool:

@@ -91,6 +91,14 @@ class MemoryCoordinator:
         """The notes under these names; None = no note."""
         return self._session(group).noted(names)
 
+    def post(self, group: str, name: str, text: str | None) -> None:
+        """Put a member's text where all read it; None removes it."""
+        self._session(group).post(name, text)
+
+    def posts(self, group: str) -> Mapping[str, str]:
+        """The texts of a group, by their names."""
+        return self._session(group).posts()
+
     def remove(self, group: str) -> bool:
         """Forget a group. False = a member of it lives."""
         return self._session(group).remove()

@@ -43,6 +43,7 @@ class StoredGroup:
     plan: Plan = field(default_factory=Plan)
     since: float = -math.inf
     notes: dict[str, str] = field(default_factory=dict)
+    posts: dict[str, str] = field(default_factory=dict)
 
     def standing(self) -> Standing:
         """View and plan by their numbers."""
@@ -231,6 +232,21 @@ class MemoryGroupSession:
     def noted(self, names: Sequence[str]) -> list[str | None]:
         """The note kept under each of these names."""
         return self._ask(lambda: [self._group.notes.get(name) for name in names])
+
+    def post(self, name: str, text: str | None) -> None:
+        """Put this text under that name; None = remove it."""
+
+        def apply() -> None:
+            if text is None:
+                self._group.posts.pop(name, None)
+            else:
+                self._group.posts[name] = text
+
+        self._ask(apply)
+
+    def posts(self) -> dict[str, str]:
+        """All texts, by their names."""
+        return self._ask(lambda: dict(self._group.posts))
 
     def raise_generation(self) -> None:
         """After a call without an answer: calls sent until now are refused from the next call on."""

@@ -140,5 +140,21 @@ class RedisCoordinator:
         """
         return RedisGroupSession(self._store.parts(), group).noted(names)
 
+    def post(self, group: str, name: str, text: str | None) -> None:
+        """Put a member's text where all read it. See `Coordinator.post`.
+
+        Raises:
+            StoreUnavailable, StoreRefused: as `join`.
+        """
+        RedisGroupSession(self._store.parts(), group).post(name, text)
+
+    def posts(self, group: str) -> Mapping[str, str]:
+        """The texts of a group, by their names.
+
+        Raises:
+            StoreUnavailable, StoreRefused: as `join`.
+        """
+        return RedisGroupSession(self._store.parts(), group).posts()
+
     def __repr__(self) -> str:
         return f"RedisCoordinator({self._store!r})"

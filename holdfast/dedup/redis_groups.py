@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from holdfast.dedup.coordinator import POSTS_S
 from holdfast.dedup.groups import Beat, Differs, Elsewhere, GroupMember, Plan, Refusal, Standing, View
 from holdfast.dedup.redis_errors import asking, once_let_in
 from holdfast.dedup.redis_layout import decode, encode
@@ -41,7 +42,7 @@ class RedisGroupSession:
         self._parts = parts
         self._group = group
         self._keys = parts.layout.group(group)
-        self._notes = parts.layout.notes(group)
+        self._notes, self._posts = parts.layout.notes(group), parts.layout.posts(group)
         self._lease_ms = int(lease_s * 1000)
         self._generation = 0
         self._let_in = parts.let_in
@@ -155,7 +156,7 @@ class RedisGroupSession:
         """Forget the group, if no member of it lives."""
         removed = bool(self._ask("group_remove"))
         if removed:
-            self._piped([("UNLINK", self._notes)])
+            self._piped([("UNLINK", self._notes, self._posts)])
         return removed
 
     def note(self, texts: Mapping[str, str | None]) -> None:
@@ -176,6 +177,20 @@ class RedisGroupSession:
             return []
         [found] = self._piped([("HMGET", self._notes, *map(encode, names))])
         return [None if text is None else decode(text) for text in found]
+
+    def post(self, name: str, text: str | None) -> None:
+        """Put this text under that name; None = remove it."""
+        if text is None:
+            self._piped([("HDEL", self._posts, encode(name))])
+        else:
+            self._piped(
+                [("HSET", self._posts, encode(name), encode(text)), ("PEXPIRE", self._posts, int(POSTS_S * 1000))]
+            )
+
+    def posts(self) -> dict[str, str]:
+        """All texts, by their names."""
+        [found] = self._piped([("HGETALL", self._posts)])
+        return {decode(name): decode(text) for name, text in found.items()}
 
     def raise_generation(self) -> None:
         """After a call without an answer: calls sent until now are refused from the next call on."""

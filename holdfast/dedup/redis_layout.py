@@ -17,6 +17,7 @@
     {hf:<namespace>:<shard>}:gm:<group>      hash: members
     {hf:<namespace>:<shard>}:go:<group>      hash: offers
     {hf:<namespace>:<shard>}:gn:<group>      hash: notes, see coordinator.py; no script touches them
+    {hf:<namespace>:<shard>}:gp:<group>      hash: posts, see coordinator.py; the same
   of sinks that are written in batches, see scripts/batch.lua:
     {hf:<namespace>:0}:b:<sink>              hash: its last attempts
     {hf:<namespace>:<shard>}:attempts        hash: what became of attempts, see scripts/keys.lua; in use in shard 0 only
@@ -164,6 +165,11 @@ class Layout:
         """The key of what is noted beside a group."""
         name = encode(group)
         return self._tags[zlib.crc32(name) % self.shards] + b"gn:" + name
+
+    def posts(self, group: str) -> bytes:
+        """The key of what members of a group have put up."""
+        name = encode(group)
+        return self._tags[zlib.crc32(name) % self.shards] + b"gp:" + name
 
     def sink(self, sink: str) -> bytes:
         """The key of a sink's attempts."""

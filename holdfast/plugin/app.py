@@ -365,6 +365,11 @@ class Holdfast(Hooks):
         source = self._source
         return Leased(parts, loop, source) if isinstance(source, LeasedSource) else Partitioned(parts, loop, source)
 
+    @property
+    def claims(self) -> ClaimStore | None:
+        """The app's store; None = it has none."""
+        return None if isinstance(self._store, NoClaims) else self._store
+
     def snapshot(self) -> Snapshot:
         """The app's figures at one moment: its state, counts since the start, partitions with their lag.
 

@@ -16,11 +16,14 @@ from holdfast.plugin.events import StoreDown
 from holdfast.plugin.observe.health import Health
 from holdfast.plugin.observe.snapshot import Snapshot
 from tests.harness.engine import Bench, FlakyClaims, numbered
+from tests.harness.group.field import Field
 from tests.harness.waiting import until
 from tests.simulation.brokers.leased import MemoryLeasedSource, MemoryQueue
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.harness.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.full
 
@@ -164,6 +167,8 @@ def test_a_process_that_answers_no_more_is_not_shown_as_well(browser: Browser) -
     class Ends:
         """An app that ends with the page's second question."""
 
+        claims = None
+
         def __init__(self) -> None:
             self.asked = 0
 
@@ -180,3 +185,29 @@ def test_a_process_that_answers_no_more_is_not_shown_as_well(browser: Browser) -
         seen = browser.sees(endpoint.url, for_ms=4_000)
     assert "no answer" in seen.texts
     assert "the figures are of" in seen.text
+
+
+def test_the_page_has_the_whole_group_and_a_member_that_was_killed(
+    browser: Browser, kafka: KafkaServer, redis_url: str, tmp_path: Path
+) -> None:
+    config = {"session_timeout_ms": 6000}
+    with Field(kafka, redis_url, tmp_path, protocol="eager", seed=1, partitions=4, config=config) as field:
+        a, b = (field.start(name, endpoint=str(tmp_path / name)) for name in ("a", "b"))
+        field.flow(100)
+        field.until_spread(a, b)
+        url = (tmp_path / "a").read_text()
+        seen = until(lambda: _members(browser, url, "running", "running"), patience_s=120)
+        others = seen.column("Partitions of the other members", "partition")
+        assert sorted([*others, *seen.column("Partitions", "partition")]) == [f"{field.topic}-{n}" for n in range(4)]
+        b.may_end = True
+        field.kill(b)
+        seen = until(lambda: _members(browser, url, "running", "silent for"), patience_s=120)
+        assert len(seen.column("Partitions", "partition")) == 4
+
+
+def _members(browser: Browser, url: str, *states: str) -> Seen | None:
+    """The page, once it has these members."""
+    seen = browser.sees(url, for_ms=4_000)
+    found = sorted(seen.column("Members of the group", "state")) if "Members of the group" in seen.tables else []
+    as_meant = len(found) == len(states) and all(map(str.startswith, found, states))
+    return seen if as_meant else None

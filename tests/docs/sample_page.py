@@ -35,6 +35,8 @@ _WAITS = "its key, which another member has claimed"
 class Sample:
     """An app whose figures grow with time."""
 
+    claims = None
+
     def __init__(self) -> None:
         self._began, self._began_ms = SYSTEM_CLOCK.now(), wall_ms()
 

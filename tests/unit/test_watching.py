@@ -234,6 +234,7 @@ class TestEndpoint:
 
         class Silent:
             asked = 0
+            claims = None
 
             def __init__(self, group: str) -> None:
                 self.taken = Snapshot(state="running", group=group, at_ms=1)
@@ -256,7 +257,7 @@ class TestEndpoint:
     def test_other_questions_are_refused_and_the_next_one_is_answered(self) -> None:
         with serve(other(), port=0) as endpoint:
             code, _, body = ask(endpoint, "/health")
-            assert (code, body) == (404, "there are /, /live, /ready, /status, /metrics\n")
+            assert (code, body) == (404, "there are /, /live, /ready, /status, /group, /metrics\n")
             assert ask(endpoint, "/status", "POST")[0] == 501
             with socket.create_connection((endpoint.host, endpoint.port)) as silent:
                 silent.send(b"GET /live")

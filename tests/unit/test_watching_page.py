@@ -15,6 +15,7 @@ import pytest
 from holdfast import Settings
 from holdfast.adapters.watching import serve
 from holdfast.adapters.watching.access import Access
+from holdfast.adapters.watching.members import members_of, summary
 from holdfast.adapters.watching.page import page
 from holdfast.errors import SettingError
 from holdfast.plugin.events import RebalanceReport
@@ -36,6 +37,7 @@ from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from holdfast.adapters.watching import Endpoint
+    from holdfast.dedup.claims import ClaimStore
 
 HOSTILE = "<script>alert(1)</script>"
 TOKEN = "0123456789abcdef"  # noqa: S105 - of the tests
@@ -66,8 +68,8 @@ def basic(password: str, user: str = "any") -> str:
 class Told:
     """An app that tells one snapshot, with reasons."""
 
-    def __init__(self, snapshot: Snapshot, *reasons: str) -> None:
-        self._snapshot, self._reasons = snapshot, reasons
+    def __init__(self, snapshot: Snapshot, *reasons: str, claims: ClaimStore | None = None) -> None:
+        self._snapshot, self._reasons, self.claims = snapshot, reasons, claims
 
     def snapshot(self) -> Snapshot:
         return self._snapshot
@@ -135,9 +137,11 @@ class TestThePage:
     def test_each_figure_that_it_reads_is_in_the_answer(self) -> None:
         with serve(Told(full()), port=0) as endpoint:
             status = json.loads(ask(endpoint, "/status")[2])
+        [app] = status["apps"]
+        group = {"groups": [{"group": "g", "members": members_of({"a": summary(app)}, 1), "trouble": None}]}
         read = set(_READ.findall(SCRIPT)) - _OF_THE_LANGUAGE
         assert {"waits_for", "suppressed_by_key", "duplicates_suppressed", "paused", "buckets_s"} <= read
-        assert read <= keys(status)
+        assert read <= keys(status) | keys(group)
 
     def test_it_has_the_colours_of_the_audit_s_report(self) -> None:
         for theirs in (style._LIGHT, style._DARK):

@@ -31,6 +31,7 @@ from holdfast.adapters.cli import (
     run,
     sql,
     status,
+    web,
 )
 from holdfast.adapters.cli.exit_codes import INTERRUPTED, code_of
 from holdfast.adapters.cli.options import from_environment
@@ -82,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
         dead_letters,
         group,
         status,
+        web,
         healthy,
         lag,
         plan,

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, seconds, token
 from holdfast.adapters.cli.output import count, shown, span
+from holdfast.adapters.cli.status_group import members, tell_group
 from holdfast.adapters.cli.status_request import TOKEN, NoAnswer, Request
 from holdfast.adapters.cli.status_table import ask_all, tell, tone_of
 from holdfast.adapters.cli.watch_loop import again_and_again
+from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     import argparse
@@ -23,6 +25,7 @@ _EXAMPLE = """\
   holdfast status http://127.0.0.1:9464
   holdfast status localhost:9464 --watch
   holdfast status billing-0:9464 billing-1:9464 billing-2:9464
+  holdfast status --group billing --redis redis://localhost:6379/0
 
 exit code 1: an app is not live or not ready; 3: no answer, also of one of several
 """
@@ -34,8 +37,15 @@ def add(commands: Commands) -> None:
     """The command and its options."""
     made = shared.command(commands, "status", "what running processes are doing, partition by partition", _EXAMPLE)
     made.add_argument(
-        "urls", nargs="+", metavar="URL", help="where the process's serve(...) listens; of several, a line for each"
+        "urls", nargs="*", metavar="URL", help="where the process's serve(...) listens; of several, a line for each"
     )
+    made.add_argument(
+        "--group",
+        metavar="NAME",
+        help="in the place of addresses: all members of the group that serve a page, as they tell of themselves in the "
+        "Redis of --redis",
+    )
+    shared.add_redis(made, "with --group", required=False)
     made.add_argument("--watch", action="store_true", help="repeat until Ctrl-C")
     made.add_argument(
         "--every", type=seconds, default=2.0, metavar="S", help="seconds between two looks (default: %(default)g)"
@@ -51,7 +61,18 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Ask, and tell. Raises SettingError; NoAnswer: the only address gives none."""
+    """Ask, and tell. Raises SettingError; NoAnswer: the only address gives none; StoreError: Redis gives none."""
+    if bool(options.urls) == bool(options.group) or bool(options.group) != bool(options.redis):
+        raise SettingError("URL", options.urls, "give addresses of processes, or --group and --redis")
+    if options.group:
+        shared.check_redis(options)
+        with shared.claims_of(options) as store:
+            return _looks(
+                options,
+                output,
+                lambda: members(store, options.group),
+                lambda found, height: tell_group(options.group, found, output, height),
+            )
     requests = [Request(said, options.token, options.timeout) for said in options.urls]
     if len(requests) > 1:
         return _looks(options, output, lambda: ask_all(requests), lambda found, height: tell(found, output, height))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
     from holdfast.adapters.kafka._client import Message
+    from holdfast.dedup.claims import ClaimStore
     from holdfast.plugin.observe.health import Health
     from holdfast.plugin.observe.snapshot import Snapshot
 
@@ -134,6 +135,11 @@ class AIOKafkaConsumer:
         self._consumer.again(message)
 
     # ---- for exporters and probes
+    @property
+    def claims(self) -> ClaimStore | None:
+        """The consumer's store; None = it has none."""
+        return self._consumer.claims
+
     def snapshot(self) -> Snapshot:
         """The figures, as of `KafkaConsumer.snapshot`. Any thread; in the event loop it may block it for a second."""
         return self._consumer.snapshot()

@@ -131,6 +131,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             observers=observers,
             audit=checked(audit),
         )
+        self.claims = claims
         self._health = LoopHealth(self._driven, self._source.max_poll_interval_s)
         self._offsets = LoopOffsets(self._driven, self._source)
         callbacks = self._source.callbacks

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.dedup.claims import ClaimStore
     from holdfast.plugin.observe.health import Health
     from holdfast.plugin.observe.snapshot import Snapshot
     from holdfast.plugin.own_loop.driven import Driven
@@ -16,6 +17,8 @@ class LoopSeen:
 
     _driven: Driven
     _health: LoopHealth
+    #: The consumer's store; None = it has none.
+    claims: ClaimStore | None
 
     def snapshot(self) -> Snapshot:
         """The consumer's figures at one moment, as `Holdfast.snapshot`. Any thread, before, while and after the loop

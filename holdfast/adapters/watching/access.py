@@ -55,7 +55,7 @@ class Access:
         """
         if self._token is None:
             return Refusal(HTTPStatus.FORBIDDEN, _CLOSED) if path == "/" and not self._is_loopback else None
-        if path not in ("/", "/status") or hmac.compare_digest(_said(authorization), self._token):
+        if path not in ("/", "/status", "/group") or hmac.compare_digest(_said(authorization), self._token):
             return None
         return Refusal(HTTPStatus.UNAUTHORIZED, _WRONG, _ASKS)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from holdfast.adapters.watching.access import Access, check_token
+from holdfast.adapters.watching.board import Board, group_of
 from holdfast.adapters.watching.outside import Outside
 from holdfast.adapters.watching.page import page
 from holdfast.dedup.forks import after_fork
@@ -24,6 +25,7 @@ from holdfast.plugin.observe.snapshot import check_groups
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
+    from holdfast.dedup.coordinator import Coordinator
     from holdfast.plugin.observe.health import Watchable
 
 _log = logging.getLogger("holdfast")
@@ -63,16 +65,17 @@ def serve(
     """Answer HTTP in a thread of its own, before, while and after the apps run, until `close()` or the process' end.
 
     `/` is a page for a browser; `/live` and `/ready` answer 200 or 503, with the reasons as JSON; `/status` has the
-    figures as JSON; `/metrics` is for Prometheus (`holdfast-mq[prometheus]`). Whoever reaches the port is told of
-    topics, groups, offsets and handlers, but of no credentials, no records, and nothing that the errors of handlers
-    say. An answer takes up to two seconds for each app whose loop waits for a broker or a store.
+    figures as JSON; `/metrics` is for Prometheus (`holdfast-mq[prometheus]`). `/group` has a summary of each member
+    that serves: every three seconds each writes one into the Redis that they share, if any. Whoever reaches the
+    port is told of topics, groups, offsets and handlers, but of no credentials, no records, and nothing that the errors
+    of handlers say. An answer takes up to two seconds for each app whose loop waits for a broker or a store.
 
     Args:
         apps: one or more, of different groups.
         host: the address to listen at; "0.0.0.0" or "::" for all of this machine's.
         port: 0: any that is free, see `Endpoint.port`.
-        token: `/` and `/status` ask for it, the other paths do not; None: `/status` is open, and `/` at the loopback
-            alone.
+        token: `/`, `/status` and `/group` ask for it, the other paths do not; None: the two are open, and `/` at the
+            loopback alone.
         partitions: metrics of each partition too, as for `HoldfastCollector`.
         stall_s: as for `Holdfast.health`.
         silent_s: as for `Holdfast.health`.
@@ -83,16 +86,44 @@ def serve(
     check_groups(apps)
     check_token(token)
     outside = Outside(apps, stall_s, silent_s)
+    board = Board(apps, outside)
     body, headers = page()
     pages: dict[str, Page] = {
         "/": lambda _: Answer(HTTPStatus.OK, body, "text/html; charset=utf-8", headers),
         "/live": partial(_probe, outside, "live"),
         "/ready": partial(_probe, outside, "ready"),
         "/status": lambda _: Answer(HTTPStatus.OK, _json(outside.status()), _JSON),
+        "/group": lambda _: Answer(HTTPStatus.OK, _json({"groups": board.groups()}), _JSON),
     }
     pages["/metrics"], has_metrics = _metrics(apps, partitions=partitions)
     try:
-        return Endpoint(_Server((host, port), pages, token), has_metrics=has_metrics)
+        return Endpoint(_listening(host, port, pages, token), has_metrics=has_metrics, board=board)
+    except SettingError:
+        board.close()
+        raise
+
+
+def serve_group(coordinator: Coordinator, group: str, *, host: str, port: int, token: str | None) -> Endpoint:
+    """Serve the page of a group whose members tell of themselves in a store, from a process that is none of them.
+
+    Raises:
+        SettingError: the address cannot be listened at; a token that is too short.
+    """
+    check_token(token)
+    body, headers = page()
+    no_app = _json({"live": True, "ready": True, "reasons": [], "apps": []})
+    pages: dict[str, Page] = {
+        "/": lambda _: Answer(HTTPStatus.OK, body, "text/html; charset=utf-8", headers),
+        "/status": lambda _: Answer(HTTPStatus.OK, no_app, _JSON),
+        "/group": lambda _: Answer(HTTPStatus.OK, _json({"groups": [group_of(coordinator, group)]}), _JSON),
+    }
+    return Endpoint(_listening(host, port, pages, token))
+
+
+def _listening(host: str, port: int, pages: dict[str, Page], token: str | None) -> _Server:
+    """Raises SettingError."""
+    try:
+        return _Server((host, port), pages, token)
     except (OSError, OverflowError) as error:
         raise SettingError(
             "host, port",
@@ -104,14 +135,15 @@ def serve(
 class Endpoint:
     """A server that runs. A context: its end closes it."""
 
-    def __init__(self, server: _Server, *, has_metrics: bool = True) -> None:
-        self._server, self._is_ours = server, True
+    def __init__(self, server: _Server, *, has_metrics: bool = True, board: Board | None = None) -> None:
+        self._server, self._board, self._is_ours = server, board, True
         self.host, self.port = str(server.server_address[0]), int(server.server_address[1])
         self._thread = threading.Thread(target=server.serve_forever, name=f"holdfast-http-{self.port}", daemon=True)
         self._thread.start()
         after_fork(self, Endpoint._let_go)
-        metrics = "/metrics, " if has_metrics else ""
-        _log.info("serving %s%s/live, /ready, /status and a page at /", self.url, metrics)
+        paths = ["/metrics"] if has_metrics and "/metrics" in server.pages else []
+        paths += [each for each in server.pages if each not in ("/", "/metrics")]
+        _log.info("serving %s%s and a page at /", self.url, ", ".join(paths))
         if not has_metrics:
             _log.info("without /metrics: pip install 'holdfast-mq[prometheus]'")
 
@@ -127,12 +159,16 @@ class Endpoint:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        if self._board is not None:
+            self._board.close()
 
     def _let_go(self) -> None:
         """A forked child answers nobody, since no thread of the server is there. With the port open it would keep it
         from the next process, which may come before the child's end, and let probes wait."""
         self._is_ours = False
         self._server.server_close()
+        if self._board is not None:
+            self._board.forked()
 
     def __enter__(self) -> Self:
         return self

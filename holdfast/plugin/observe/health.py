@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from holdfast.plugin.observe.snapshot import HasSnapshot
 
 if TYPE_CHECKING:
+    from holdfast.dedup.claims import ClaimStore
     from holdfast.plugin.observe.snapshot import PartitionFigures, Snapshot, State
     from holdfast.records import Partition
     from holdfast.timing import Clock
@@ -71,6 +72,11 @@ class Health:
 
 class Watchable(HasSnapshot, Protocol):
     """The part of an app, or of a loop's consumer, that probes call. Any thread but that of an event loop."""
+
+    @property
+    def claims(self) -> ClaimStore | None:
+        """The store; None = there is none."""
+        ...
 
     def health(self, *, stall_s: float = ..., silent_s: float = ...) -> Health:
         """Return whether the app is live and ready, and which partitions stand still."""

@@ -301,6 +301,18 @@ class TestTools:
         assert coordinator.remove(GROUP)
         assert coordinator.noted(GROUP, ["one"]) == [None]
 
+    def test_all_read_what_members_post_and_each_replaces_its_own(self, group: Group) -> None:
+        coordinator = group.bench.coordinator
+        assert coordinator.posts(GROUP) == {}
+        coordinator.post(GROUP, "a", "1")
+        coordinator.post(GROUP, "b", "ä")
+        coordinator.post(GROUP, "a", "2")
+        assert coordinator.posts(GROUP) == {"a": "2", "b": "ä"}
+        assert coordinator.posts("another") == {}
+        coordinator.post(GROUP, "b", None)
+        coordinator.post(GROUP, "never", None)
+        assert coordinator.posts(GROUP) == {"a": "2"}
+
 
 class TestForgetful:
     def test_a_store_that_lost_all_is_told_again_and_nothing_moves(self, group: Group, beating: None) -> None:

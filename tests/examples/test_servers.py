@@ -20,13 +20,25 @@ ROOT = Path(__file__).parents[2]
 _RUN = (sys.executable, "-m", "tests.harness.servers.run")
 
 
+def _started() -> tuple[subprocess.Popen[str], str, int, int]:
+    """The servers' process, what it has said, and their ports. One that was free may be another test's by the time that
+    a server would listen at it."""
+    while True:
+        kafka_port, redis_port = free_ports(2)
+        command = (*_RUN, "--kafka-port", str(kafka_port), "--redis-port", str(redis_port))
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if said := "".join(process.stdout.readline() for _ in range(3)):
+            return process, said, kafka_port, redis_port
+        assert "is taken" in process.stderr.read()
+        process.wait(60)
+
+
 @pytest.mark.full
 def test_both_are_where_the_quick_start_looks_with_its_topics_until_ctrl_c() -> None:
-    kafka_port, redis_port = free_ports(2)
-    command = (*_RUN, "--kafka-port", str(kafka_port), "--redis-port", str(redis_port))
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        said = "".join(process.stdout.readline() for _ in range(3))
+    process, said, kafka_port, redis_port = _started()
+    with process:
         try:
             assert f"localhost:{kafka_port}" in said
             assert f"redis://localhost:{redis_port}/0" in said

@@ -33,7 +33,8 @@
         │   ├── RecordUnreadable  what the broker delivered cannot be decoded: dead letter, or the app stops
         │   ├── KeyMissing      a record or a call has no business key, and the setting says that is an error
         │   ├── KeyReused       an idempotent function has run for this key with another payload
-        │   └── HandlerHung     a handler ran past its timeout and its grace: dead letter, or the app stops
+        │   ├── HandlerHung     a handler ran past its timeout and its grace: dead letter, or the app stops
+        │   └── DeliveriesSpent the broker would drop the record after this delivery: dead letter, without the handler
         ├── RegistryUnavailable a schema registry does not answer, or refuses this client (retriable)
         ├── KeyBusy             another call is running the idempotent function for this key (retriable)
         ├── Fenced              an idempotent function has run, but another call had taken its key over
@@ -352,6 +353,15 @@ class HandlerHung(Unretriable):
     """
 
     page = "how-to/slow-handlers.md"
+
+
+class DeliveriesSpent(Unretriable):
+    """The broker has delivered the record as often as the group allows, and drops it unless this delivery ends well.
+
+    No handler gets the record: a process that dies in its handler would lose it. It becomes a dead letter at once.
+    """
+
+    page = "how-to/share-groups.md"
 
 
 class BatchFailed(HandlerError):

@@ -54,6 +54,8 @@ class AppParts:
             raise SettingError(
                 "on_handler_timeout", "stop", "no handler has a timeout: set handler_timeout_s, or timeout_s of one"
             )
+        if (check_handlers := getattr(self.source, "check_handlers", None)) is not None:
+            check_handlers(self.routes.handlers, self.settings)
         self.routes.check_letters()
         self.routes.plan_retries(self.source.group)
 

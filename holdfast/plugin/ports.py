@@ -373,6 +373,32 @@ class LeasedSource(Protocol):
 
 
 @runtime_checkable
+class FixedLeaseSource(Protocol):
+    """A leased source whose leases cannot be renewed, and whose broker drops a record that was delivered too often.
+
+    The engine starts a record only while its handler's timeout fits into the rest of its lease, and gives it back
+    before the lease ends. A record that has failed here, and would come back only to be refused, becomes a dead letter.
+    """
+
+    @property
+    def spare_s(self) -> float:
+        """Seconds that a record needs at the end of its lease, to be acknowledged or given back."""
+        ...
+
+    def left_s(self, record: Record) -> float:
+        """Seconds until the record's lease ends; below 0: it has ended."""
+        ...
+
+    def deliveries_left(self, record: Record) -> int:
+        """How often the broker would deliver the record again."""
+        ...
+
+    def refusal(self, record: Record) -> Exception | None:
+        """Why no handler may get the record: the reason in its dead letter. None: handlers may get it."""
+        ...
+
+
+@runtime_checkable
 class BatchedSource(Protocol):
     """A leased source whose client delivers batches one record after the other, and can give back only whole batches.
 

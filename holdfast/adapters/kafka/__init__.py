@@ -5,6 +5,7 @@ from holdfast.adapters.kafka.consumer import KafkaConsumer
 from holdfast.adapters.kafka.deserializing import DeserializingKafkaConsumer
 from holdfast.adapters.kafka.events import KafkaEvents
 from holdfast.adapters.kafka.schemas import Avro, JsonSchema, Protobuf
+from holdfast.adapters.kafka.share.source import ShareSource
 from holdfast.adapters.kafka.source import KafkaSource
 from holdfast.adapters.kafka.transactions import Transactions
 
@@ -17,5 +18,6 @@ __all__ = [
     "KafkaEvents",
     "KafkaSource",
     "Protobuf",
+    "ShareSource",
     "Transactions",
 ]

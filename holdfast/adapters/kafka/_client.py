@@ -30,12 +30,18 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError("confluent-kafka", "kafka") from error
 
+try:
+    from confluent_kafka import AcknowledgeType, ShareConsumer
+except ImportError:  # older than 2.16.1: everything but share groups works
+    AcknowledgeType = ShareConsumer = None  # type: ignore[assignment,misc]
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 check(*libversion())
 
 __all__ = [
+    "AcknowledgeType",
     "AdminClient",
     "ConfigResource",
     "ConsumeError",
@@ -51,6 +57,7 @@ __all__ = [
     "Producer",
     "ResourceType",
     "SerializationContext",
+    "ShareConsumer",
     "TopicCollection",
     "TopicPartition",
     "ValueDeserializationError",

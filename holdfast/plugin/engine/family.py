@@ -87,6 +87,10 @@ class Family(Protocol):
         has no dead letter topic leaves the last time to the broker too."""
         return None
 
+    def refusal(self, record: Record) -> Exception | None:
+        """Why no handler may get the record, which is a dead letter then; None: handlers may get it."""
+        return None
+
     def default_key(self, record: Record) -> str | None:
         """The key to claim where the handler names none."""
         ...

@@ -68,8 +68,14 @@ class AskedKafka:
 
     def set_session(self, group: str, timeout_ms: int) -> None:
         """How long the broker waits for members of a group of the consumer protocol."""
-        to = ConfigEntry("consumer.session.timeout.ms", str(timeout_ms), incremental_operation=AlterConfigOpType.SET)
-        what = ConfigResource(ResourceType.GROUP, group, incremental_configs=[to])
+        self.set_group(group, {"consumer.session.timeout.ms": str(timeout_ms)})
+
+    def set_group(self, group: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a group, of whatever kind it is."""
+        changes = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ]
+        what = ConfigResource(ResourceType.GROUP, group, incremental_configs=changes)
         self.admin.incremental_alter_configs([what], request_timeout=_CALL_S)[what].result(_CALL_S)
 
     def add_partitions(self, topic: str, total: int) -> None:

@@ -15,11 +15,11 @@ from holdfast.plugin.engine.leased.queue_leases import QueueLeases
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
-from holdfast.plugin.engine.record.entry import EntryState
+from holdfast.plugin.engine.record.entry import UNSTARTED, EntryState
 from holdfast.plugin.events import Overrun, SourceTrouble
 from holdfast.plugin.observe.snapshot import SourceFigures
 from holdfast.plugin.observe.source_state import KnowsMembership, member_name_of
-from holdfast.plugin.ports import BatchedSource, QueueLeasedSource
+from holdfast.plugin.ports import BatchedSource, FixedLeaseSource, QueueLeasedSource
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _CLOSE_S = 10.0
 _PATIENCE_S = 300.0
+#: The time between two looks at leases that cannot be renewed.
+_LOOK_S = 0.05
 
 
 class _SessionFence:
@@ -75,7 +77,8 @@ class Leased(Family):
         self._owners: dict[Partition, Ownership] = {}
         #: Ownerships of lost sessions: their handlers may still run, and hold their records' leases until they end.
         self._former: list[Ownership] = []
-        self._extend_at = 0.0
+        self._extend_at = self._look_at = 0.0
+        self._fixed = source if isinstance(source, FixedLeaseSource) else None
         self._queue_leases: QueueLeases | None = None
         if isinstance(source, QueueLeasedSource) and not parts.sessions.storeless:
             self._queue_leases = QueueLeases(
@@ -149,6 +152,10 @@ class Leased(Family):
         """There is no position, so the message's identity is claimed."""
         return key_text(self.source.identity(record))
 
+    def refusal(self, record: Record) -> Exception | None:
+        """See `FixedLeaseSource`."""
+        return None if self._fixed is None else self._fixed.refusal(record)
+
     def settle(self, entries: Sequence[Entry]) -> None:
         """Acknowledge. A record whose lease had ended comes again, and its claim says that it is done."""
         if self._queue_leases is not None:
@@ -179,6 +186,9 @@ class Leased(Family):
         """Renew the leases of all that is in the process, each third of a lease."""
         self._parts.intake.look_at_ramp(lag=None, produced_per_s=None)
         now = self._parts.runtime.now()
+        if self._fixed is not None and now >= self._look_at:
+            self._look_at = now + _LOOK_S
+            self._end_leases(self._fixed)
         if now < self._extend_at:
             return
         self._extend_at = now + self.source.lease_s / 3
@@ -189,6 +199,22 @@ class Leased(Family):
             self.source.extend(records)
         except SourceError as error:
             self._parts.tell(SourceTrouble(error=str(error)))
+
+    def _end_leases(self, source: FixedLeaseSource) -> None:
+        """Give back what cannot start and end within its lease any more. What has failed, and would come again only to
+        be refused, is a dead letter now, while its error is known."""
+        grace_s, outcomes = self._parts.settings.handler_grace_s, self._parts.outcomes
+        for owner in self._owners.values():
+            for entry in list(owner.entries.values()):
+                if entry.state not in UNSTARTED or entry.letter is not None:
+                    continue
+                timeout_s = entry.handler.timeout_s
+                needs_s = source.spare_s + (0.0 if timeout_s is None else timeout_s + grace_s)
+                if source.left_s(entry.record) >= needs_s:
+                    continue
+                last = source.deliveries_left(entry.record) <= 1
+                if not (last and outcomes.no_more_attempts(entry)):
+                    outcomes.hand_back(entry)
 
     def figures(self) -> SourceFigures:
         """A leased source has neither positions nor commits."""

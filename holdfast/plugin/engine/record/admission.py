@@ -230,6 +230,7 @@ class Admission:
 
     def _entry(self, record: Record, owner: Ownership, handler: Handler, claim_of: ClaimOf, now: float) -> Entry:
         claim, error = claim_of(record)
+        error = error or self._family.refusal(record)  # with its claim: it may be done already
         entry = Entry(record, owner, handler, claim, now)
         if error is not None:
             entry.error = error

@@ -77,8 +77,9 @@ class Entry:
     given_at = 0.0
     #: Which call has handed it out; where a loop of the user's is the handler.
     given = 0
-    #: Attempts that have failed.
+    #: Attempts that have failed, and the error of the last one.
     attempt = 0
+    failure: Exception | None = None
     #: How often the store said BUSY in a row.
     asked = 0
     #: Among what is in hand (`Unacked`).

@@ -168,6 +168,14 @@ class Outcomes:
         self._lanes.drop(entry)
         self._forget(entry)
 
+    def no_more_attempts(self, entry: Entry) -> bool:
+        """Whether an entry that waits for its next attempt has failed for good now, with its last error: given back, it
+        would not be handled again."""
+        if entry.state is not EntryState.RETRY or entry.letter is not None or entry.failure is None:
+            return False
+        self._for_good(entry, entry.failure, later=False)
+        return True
+
     def leave_to_others(self, entry: Entry) -> None:
         """Leave an entry that did not end well, and whose partition goes or is gone: only the new owner tries again or
         gives up."""
@@ -254,6 +262,7 @@ class Outcomes:
 
     def _failed(self, entry: Entry, error: Exception) -> None:
         entry.attempt += 1
+        entry.failure = error
         entry.started = 0
         self._recorder.ended(entry, AuditOutcome.FAILED)
         record = entry.record
@@ -298,7 +307,8 @@ class Outcomes:
             failure.__cause__ = error
             self._stop(failure)
             return
-        if topic == handler.dead_letter and self.brakes.hold(entry, error):
+        refused = self.family.refusal(record) is not None  # says nothing of the handler, and cannot wait
+        if topic == handler.dead_letter and not refused and self.brakes.hold(entry, error):
             return
         letter = Letter(
             record=record,

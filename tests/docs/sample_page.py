@@ -9,7 +9,10 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from holdfast import MemoryClaims
 from holdfast.adapters.watching import serve
+from holdfast.adapters.watching.members import summary
+from holdfast.adapters.watching.outside import Outside
 from holdfast.plugin.events import RebalanceReport
 from holdfast.plugin.observe.health import Health
 from holdfast.plugin.observe.snapshot import (
@@ -33,25 +36,24 @@ _WAITS = "its key, which another member has claimed"
 
 
 class Sample:
-    """An app whose figures grow with time."""
-
-    claims = None
+    """An app whose figures grow with each look, as if a second had passed: a browser that takes a picture hurries."""
 
     def __init__(self) -> None:
-        self._began, self._began_ms = SYSTEM_CLOCK.now(), wall_ms()
+        self.claims = MemoryClaims()
+        self._passed_s, self._began_ms = 0, wall_ms()
 
     def health(self, **_: float) -> Health:
         why = f"{TOPIC}-1 has stood still at 118120 for 312 s with a lag of 80: it waits for {_WAITS}"
         return Health(state="running", live=True, ready=True, reasons=(why,))
 
     def snapshot(self) -> Snapshot:
-        passed_s = SYSTEM_CLOCK.now() - self._began
-        done = round(passed_s * 1_240)
+        self._passed_s = passed_s = self._passed_s + 1
+        done = passed_s * 1_240
         return Snapshot(
             state="running",
             group=GROUP,
             member=MEMBER,
-            at_ms=self._began_ms + round(passed_s * 1000),
+            at_ms=self._began_ms + passed_s * 1000,
             uptime_s=12_840 + passed_s,
             records=RecordFigures(handled=1_820_034 + done, suppressed_by_key=3, failed_attempts=14, dead_lettered=2),
             load=LoadFigures(running=8, in_flight=146, in_flight_bytes=61_000),
@@ -126,10 +128,35 @@ def _partition(number: int, watermark: int, *, lag: int, for_s: float, waits_for
     )
 
 
+class Other:
+    """The member that has got the partition."""
+
+    claims = None
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            state="running",
+            group=GROUP,
+            member="web2-4711",
+            at_ms=wall_ms(),
+            uptime_s=64,
+            records=RecordFigures(handled=75_310),
+            load=LoadFigures(running=4, in_flight=21, in_flight_bytes=9_000),
+            partitions=(_partition(3, 598_204, lag=21, for_s=0.006, waits_for="its handler bill"),),
+        )
+
+    def health(self, **_: float) -> Health:
+        return Health(state="running", live=True, ready=True)
+
+
 def main() -> None:
     """Take the picture."""
-    with serve(Sample(), port=0) as endpoint, TemporaryDirectory() as profile:
-        how = ["--window-size=1400,1085", "--virtual-time-budget=6000", "--hide-scrollbars", f"--screenshot={PICTURE}"]
+    sample = Sample()
+    [other] = Outside([Other()], 300, 60).status()["apps"]
+    sample.claims.groups.post(GROUP, "other", summary(other))
+    with serve(sample, port=0) as endpoint, TemporaryDirectory() as profile:
+        SYSTEM_CLOCK.sleep(4.0)  # until the sample has told of itself
+        how = ["--window-size=1400,1395", "--virtual-time-budget=6000", "--hide-scrollbars", f"--screenshot={PICTURE}"]
         subprocess.run([*chromium(Path(profile)), *how, endpoint.url], check=True, timeout=120)
 
 

@@ -65,13 +65,18 @@ class Unclear:
     """A producer whose commits have no clear end: made or not, the client is finished."""
 
     def __init__(self, conf: dict[str, Any], ends: list[bool]) -> None:
-        self._real, self._ends = Producer(conf), ends
+        self._real, self._ends, self._wrote = Producer(conf), ends, False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
+    def produce(self, *args: Any, **kwargs: Any) -> None:
+        self._wrote = True
+        self._real.produce(*args, **kwargs)
+
     def commit_transaction(self, timeout: float) -> None:
-        if not self._ends:
+        wrote, self._wrote = self._wrote, False
+        if not self._ends or not wrote:
             self._real.commit_transaction(timeout)
             return
         if self._ends.pop():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Literal
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AclBinding,
     AclOperation,
@@ -128,9 +128,9 @@ class AskedKafka:
         asked = [TopicPartition(topic, number) for number in self.partitions(topic)]
         return self._group(group).committed(asked, timeout=_CALL_S) if asked else []
 
-    def end_offsets(self, topic: str) -> dict[int, int]:
-        """Partition -> offset that the next record will get."""
-        return self._ends(topic, self.partitions(topic))
+    def end_offsets(self, topic: str, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> dict[int, int]:
+        """Partition -> offset that the next record will get; or up to which committed records are read."""
+        return self._ends(topic, self.partitions(topic), isolation)
 
     def reset(self, group: str, offsets: Iterable[TopicPartition]) -> None:
         """Set a group's offsets as an operator does; refused by the broker while the group has members."""
@@ -154,14 +154,19 @@ class AskedKafka:
     def _has(self, topic: str) -> bool:
         return topic in self.admin.list_topics(timeout=_CALL_S).topics
 
-    def _ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    def _ends(
+        self,
+        topic: str,
+        partitions: Iterable[int],
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
         # The admin client asks each time who leads. A consumer keeps what it knew: it never finds the new partitions.
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(topic, number): newest for number in partitions}
         end_at = time.monotonic() + _CALL_S
         while asked:
             try:
-                answers = self.admin.list_offsets(asked, request_timeout=_CALL_S)
+                answers = self.admin.list_offsets(asked, isolation_level=isolation, request_timeout=_CALL_S)
                 return {each.partition: answer.result(_CALL_S).offset for each, answer in answers.items()}
             except KafkaException as error:
                 if error.args[0].code() not in _NOT_YET or time.monotonic() > end_at:

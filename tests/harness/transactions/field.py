@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
 
 from tests.harness.processes import end, spawn, tail
 from tests.harness.transactions.member import KINDS, POINTS, Kind, Told
@@ -122,7 +122,9 @@ class Field:
 
     # ---- what came of it
     def found(self) -> Found:
-        """Read the outputs and the dead letters, as far as they are committed."""
+        """Read the outputs and the dead letters, when no transaction is open in their topics any more: behind one of a
+        member that was killed nothing is read until the broker has aborted it."""
+        until(lambda: not self._open_in(self.target) | self._open_in(self.letters), "transactions stay open")
         seen: Counter[tuple[str, int]] = Counter()
         where: dict[tuple[str, int], set[str]] = defaultdict(set)
         order: dict[str, list[int]] = defaultdict(list)
@@ -136,6 +138,11 @@ class Field:
         repeated = {each: count for each, count in seen.items() if count > 1}
         disordered = [key for key, numbers in order.items() if numbers != sorted(numbers)]
         return Found(missing, repeated, disordered, len(self._expected))
+
+    def _open_in(self, topic: str) -> set[int]:
+        """The partitions that end behind what a reader of committed records gets."""
+        stable = self.kafka.end_offsets(topic, isolation=IsolationLevel.READ_COMMITTED)
+        return {number for number, end in self.kafka.end_offsets(topic).items() if stable[number] < end}
 
     def _read(self, topic: str) -> list[tuple[str, int]]:
         reader = Consumer(

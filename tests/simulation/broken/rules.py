@@ -367,16 +367,23 @@ RULES = (
     Broken(
         name="no-start-gate",
         file="plugin/engine/partition/ownership.py",
-        rule="            if self._phase is not _OWNED or not self._live():\n                return False\n            entry.started += 1",
-        instead="            entry.started += 1",
+        rule="        if self._phase is _OWNED and self._live():\n            return True\n        entry.started -= 1\n        return False",
+        instead="        return True",
         breaks="P4: who was fenced, or has lost its session, starts records",
     ),
     Broken(
         name="no-session-at-the-start-gate",
         file="plugin/engine/partition/ownership.py",
-        rule="            if self._phase is not _OWNED or not self._live():\n                return False\n            entry.started += 1",
-        instead="            if self._phase is not _OWNED:\n                return False\n            entry.started += 1",
+        rule="        if self._phase is _OWNED and self._live():\n            return True\n        entry.started -= 1",
+        instead="        if self._phase is _OWNED:\n            return True\n        entry.started -= 1",
         breaks="P4: after a stall beyond its lease a member starts what others run",
+    ),
+    Broken(
+        name="a-start-is-said-after-the-look",
+        file="plugin/engine/partition/ownership.py",
+        rule="        entry.started += 1\n        if self._phase is _OWNED and self._live():\n            return True\n        entry.started -= 1\n        return False",
+        instead="        if self._phase is _OWNED and self._live():\n            entry.started += 1\n            return True\n        return False",
+        breaks="P2: who fences between the two takes a record that starts for one that never will",
     ),
     Broken(
         name="no-start-gate-of-batches",

@@ -6,6 +6,7 @@ where epochs begin anew. Marks and tokens carry the bare epoch (`Ownership.store
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -37,6 +38,8 @@ class Phase(IntEnum):
 
 
 _OWNED = Phase.OWNED
+#: Whether the interpreter runs one thread at a time, so that all see changes in the order in which they were made.
+ONE_THREAD_AT_A_TIME: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class Starting(Protocol):
@@ -250,14 +253,27 @@ class Ownership:
         """A worker asks whether to start the entry's next record: only while it is owned and, by our own clock, the
         session lives.
 
-        Under the gate: once `move(FENCED)` has returned, either the record counts as started or it never will be. The
-        clock is asked for each record, also in a run: a process may be frozen between any two of them.
+        It says that the record has started, and then looks. So once `move(FENCED)` has returned, the record either
+        counts as started, or never will be: who has fenced sees what was said, or is seen here. Until a refusal is
+        taken back, the record may be listed as in hand; it is released when it comes back. The clock is asked for each
+        record, also in a run: a process may be frozen between any two of them.
         """
+        entry.started += 1
+        if self._phase is _OWNED and self._live():
+            return True
+        entry.started -= 1
+        return False
+
+    def _enter_locked(self, entry: Starting) -> bool:
+        """The same where threads run at a time and may see each other's changes in another order: under the gate."""
         with self._gate:
             if self._phase is not _OWNED or not self._live():
                 return False
             entry.started += 1
             return True
+
+    if not ONE_THREAD_AT_A_TIME:
+        enter = _enter_locked
 
     def enter_all(self, entries: Sequence[Starting]) -> bool:
         """Open the gate for all records of these entries, which start together; or for none of them.

@@ -57,6 +57,8 @@ class EffectJudges(Judges):
             self.broken("BOTH", f"{member} commits the effect of {record}, whose dead letter was sent meanwhile")
         self.handled += not record.unit.handled
         record.unit.handled = True
+        if any(run.blind and run.member == member for run in record.unit.runs):
+            record.excused = True  # of a topic made again, marked as the deleted one's: its next owner begins anew
         self._committed[number] = _Effect(member, self._now())
 
     def store_forgets(self) -> None:

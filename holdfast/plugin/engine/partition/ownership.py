@@ -265,7 +265,7 @@ class Ownership:
         return False
 
     def _enter_locked(self, entry: Starting) -> bool:
-        """The same where threads run at a time and may see each other's changes in another order: under the gate."""
+        """Do the same under the gate, where threads run beside each other and may see changes in another order."""
         with self._gate:
             if self._phase is not _OWNED or not self._live():
                 return False

@@ -25,7 +25,7 @@ FULL_ARGS ?= $(PYTEST_ARGS) -n 3
 WITHOUT_SPARK := $(foreach part,test_spark test_bench_peers test_audit_damaged test_audit_planted test_audit_re test_audit_whole test_soak,--ignore-glob='tests/unit/$(part)*')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-all test test-all oracles simulate lint lint-ruff lint-mypy lint-pyright lint-arrows servers docs demo audit chaos soak compat compat-stores bench clean distclean
+.PHONY: help setup setup-all test test-all oracles simulate lint lint-ruff lint-mypy lint-pyright lint-arrows servers docs demo audit chaos soak lab compat compat-stores bench clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -113,6 +113,10 @@ endif
 soak: setup ## faults by a seed over processes on real servers, judged by ledger and audit: MINUTES=10 SEED=1 ON="eager rocketmq" BROKERS="one several" STORE="one sentinel cluster" ONLY="kill -9" BACKLOG=20000 (in one partition, before each fault); results in chaos-out/
 	$(PYTHON) -m tests.chaos.soak --minutes $(MINUTES) --seed $(SEED) --backlog $(BACKLOG) --brokers $(BROKERS) --store $(STORE) $(if $(ONLY),--only "$(ONLY)") $(if $(ON),--on $(ON))
 
+# COUNT is one seed here: the whole set of one takes half an hour.
+lab: setup-all ## other libraries under the same faults, each in an environment that it installs: SEED=1 COUNT=1 ONLY="kill -9" ON="bare arroyo holdfast", ON=rocketmq; a page and a table in lab-out/; what is there is not played again
+	$(PYTHON) -m tests.lab --seed $(SEED) $(if $(filter command line environment,$(origin COUNT)),--count $(COUNT)) $(if $(ONLY),--only "$(ONLY)") $(if $(ON),--on $(ON))
+
 compat: ## members come and go with several versions of confluent-kafka (CLIENTS="2.13.2 2.16.1", or CLIENTS="--refused 2.12.2"); the Spark sink on the oldest and the newest pyspark; 1 GB
 	@tools/setup.sh compat
 	$(PYTHON) -m tests.compat.kafka_clients $(CLIENTS)
@@ -134,7 +138,7 @@ bench: setup-all ## processor time a record against bare loops in the same run, 
 	$(PYTHON) -m tests.benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(COMPARE),--compare $(COMPARE))
 
 clean: ## remove caches and results, keep the environments
-	rm -rf simulate-out site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out chaos-out bench-out
+	rm -rf simulate-out site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out chaos-out bench-out lab-out
 	find holdfast tests tools $(wildcard examples) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environments and the servers too

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from tests.benchmarks import consumers
 from tests.benchmarks.costs import cost, elsewhere
-from tests.benchmarks.peers.environments import ARROYO, QUIX_STREAMS, ROOT, python_of
+from tests.benchmarks.peers.environments import ARROYO, FASTSTREAM, QUIX_STREAMS, ROOT, python_of
 from tests.benchmarks.registry import Row, benchmark
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ _OURS = {
     "holdfast, async def": _Ours(partial(consumers.app, coroutine=True), _POSITION),
 }
 _NO_DEDUP = "no dedup"
-_FASTSTREAM = "faststream[confluent]==0.7.8"
 _FASTSTREAM_MODULE = "faststream_confluent"
 _PEERS = {
     "quix-streams, update()": _Peer(
@@ -65,13 +64,13 @@ _PEERS = {
         f"{_NO_DEDUP}; a crash repeats what its commits have not; handlers one after the other, in the polling thread",
     ),
     "faststream, as by default": _Peer(
-        _FASTSTREAM, _FASTSTREAM_MODULE, f"{_NO_DEDUP}; at most once: a crash loses records", records=20_000
+        FASTSTREAM, _FASTSTREAM_MODULE, f"{_NO_DEDUP}; at most once: a crash loses records", records=20_000
     ),
     "faststream, AckPolicy.ACK": _Peer(
-        _FASTSTREAM, _FASTSTREAM_MODULE, f"{_NO_DEDUP}, no drain; a commit for each record", ("ack",), 20_000
+        FASTSTREAM, _FASTSTREAM_MODULE, f"{_NO_DEDUP}, no drain; a commit for each record", ("ack",), 20_000
     ),
     "faststream, AckPolicy.ACK, batch=True, max_records=500": _Peer(
-        _FASTSTREAM, _FASTSTREAM_MODULE, f"{_NO_DEDUP}, no drain; a commit for each batch", ("batch",)
+        FASTSTREAM, _FASTSTREAM_MODULE, f"{_NO_DEDUP}, no drain; a commit for each batch", ("batch",)
     ),
 }
 

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-#: What is installed of those that are in more than one benchmark.
+#: What is installed.
 ARROYO, QUIX_STREAMS = "sentry-arroyo==2.48.0", "quixstreams==3.28.1"
+FASTSTREAM = "faststream[confluent]==0.7.8"
 _HOME = ROOT / ".venv-peers"
 _STAMP = "requirement"
 

@@ -39,7 +39,7 @@ _OPTIONS = {
 }
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
     """Where Debian puts them, the newest first; else where PATH has them."""
     of_debian = Path("/usr/lib/postgresql").glob("*/bin/initdb")
     newest = sorted(of_debian, key=lambda each: float(each.parents[1].name), reverse=True)
@@ -78,7 +78,7 @@ class PostgresServer(OneProcess):
     called = "PostgreSQL"
 
     def __init__(self) -> None:
-        self._bin = _binaries()
+        self._bin = binaries()
         super().__init__("postgres")
         self._data = self._home / "data"
         self._user = _user()

@@ -35,6 +35,11 @@ _JAVA = (
 )  # fmt: skip
 
 
+def jars() -> Path:
+    """RocketMQ's, which `make setup` has put there."""
+    return Path(os.environ.get("HOLDFAST_ROCKETMQ_LIB", _LIB))
+
+
 class RocketMQServer:
     """One name server, brokers called "broker-a", "broker-b", ..., each alone in its name, and by choice the proxy for
     gRPC; on free loopback ports, with their data in a folder of their own. A slave may be added to a broker.
@@ -57,7 +62,7 @@ class RocketMQServer:
         name_server: more lines of namesrv.conf.
         certificates: all servers speak TLS alone, with these.
         """
-        self._lib = lib or Path(os.environ.get("HOLDFAST_ROCKETMQ_LIB", _LIB))
+        self._lib = lib or jars()
         self._home = Path(tempfile.mkdtemp(prefix="holdfast-rocketmq-"))
         self._settings, self._name_server = dict(settings or {}), dict(name_server or {})
         self._with_proxy = proxy

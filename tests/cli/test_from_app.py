@@ -167,3 +167,21 @@ def test_the_lag_of_an_app_is_that_of_its_group(kafka: KafkaServer, here: Here, 
         told = here("lag", "--app", "lag_app:app", "--app-dir", tmp_path).stdout
         assert told == crew.tell("lag")
         assert "lag: 6 in 1 partition" in told
+
+
+SHARE = """
+from holdfast.adapters.kafka import ShareSource
+source = ShareSource({"bootstrap.servers": "there:9092", "group.id": "billing", "max.poll.records": 5})
+"""
+
+
+@pytest.mark.parametrize("line", ["lag", "reset --to earliest", "plan"])
+def test_a_share_group_has_no_offsets_that_these_tools_know(read: Read, line: str) -> None:
+    with pytest.raises(SettingError, match=r"kafka-share-groups.sh --describe --group billing"):
+        read(line, SHARE, REDIS, HANDLER.format(topics=["orders"], letters="dlq"))
+
+
+def test_of_a_share_group_the_dead_letters_are_found(read: Read) -> None:
+    found = read("dead-letters list", SHARE, REDIS, HANDLER.format(topics=["orders"], letters="dlq"))
+    assert found["broker"].kafka == {"bootstrap.servers": "there:9092", "group.id": "billing"}
+    assert found["topic"] == "dlq"

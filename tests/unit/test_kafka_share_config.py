@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from holdfast import Holdfast, MemoryClaims, Retry, Settings
 from holdfast.adapters.kafka import ShareSource
 from holdfast.adapters.kafka.share.config import check_share
-from holdfast.adapters.kafka.share.limits import Limits, check_times, warn_of_beginning
+from holdfast.adapters.kafka.share.limits import Limits, beginning, check_times
 from holdfast.errors import SettingError
 from holdfast.plugin.handlers import Handler
 
@@ -97,11 +96,9 @@ class TestHandlers:
             check_times(LIMITS, "jobs", [handler], Settings(handler_grace_s=5.0))
 
 
-def test_a_beginning_that_nobody_has_chosen_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        warn_of_beginning("jobs", LIMITS)
-        assert "share.auto.offset.reset=earliest" in caplog.text
-        caplog.clear()
-        warn_of_beginning("jobs", LIMITS._replace(begins_by_choice=True))
-        warn_of_beginning("jobs", LIMITS._replace(begins="earliest"))
-        assert caplog.text == ""
+def test_a_beginning_that_nobody_has_chosen_is_told_of() -> None:
+    said = beginning("jobs", LIMITS)
+    assert said is not None
+    assert "share.auto.offset.reset=earliest" in said
+    assert beginning("jobs", LIMITS._replace(begins_by_choice=True)) is None
+    assert beginning("jobs", LIMITS._replace(begins="earliest")) is None

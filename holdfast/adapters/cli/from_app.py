@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli.options import DEFAULT_NAMESPACE
 from holdfast.adapters.cli.running.application import load
-from holdfast.adapters.cli.running.sources import broker_of
+from holdfast.adapters.cli.running.sources import broker_of, why_no_offsets
 from holdfast.dedup.none import NoClaims
 from holdfast.dedup.redis_existing import place_of
 from holdfast.dedup.redis_store import RedisClaims
@@ -27,6 +27,8 @@ def take(options: argparse.Namespace) -> None:
     ImportFailed."""
     said = vars(options)
     parts = load(options.app, factory=options.factory, folder=options.app_dir).parts
+    if "group" in said and (why := why_no_offsets(parts.source)):
+        raise SettingError("--app", options.app, why)
     if not any(map(said.get, _BROKERS)):
         options.broker = broker_of(parts.source)
     if not said.get("group", "not asked for"):

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     Source = PartitionedSource | LeasedSource
 
 _KAFKA = "holdfast.adapters.kafka.source.KafkaSource"
+_SHARE = "holdfast.adapters.kafka.share.source.ShareSource"
 _ROCKETMQ = "holdfast.adapters.rocketmq.source.RocketMQSource"
 _PUSH = "holdfast.adapters.rocketmq.push.source.PushSource"
 _LEASED = "holdfast.adapters.rocketmq.grpc.source.LeasedSource"
 _NOT_STATIC = {
+    _SHARE: "a share group assigns no partitions to one member alone, so that a restart moves nothing",
     _ROCKETMQ: "a member that leaves hands its queues over at once, and a restarted one is in the plan in milliseconds",
     _PUSH: "RocketMQ's own clients share the queues anew whenever one of them comes or goes",
     _LEASED: "the broker hands out messages one by one, so that a restart moves no queue",
@@ -31,6 +33,10 @@ def look_at(source: Source) -> SourceLook | None:
         from holdfast.adapters.kafka.tools.look import KafkaSourceLook  # noqa: PLC0415 - its client is there
 
         return KafkaSourceLook(source)  # type: ignore[arg-type]  # it is one
+    if _is(source, _SHARE):
+        from holdfast.adapters.kafka.tools.share_look import ShareSourceLook  # noqa: PLC0415 - as above
+
+        return ShareSourceLook(source)  # type: ignore[arg-type]  # it is one
     if _is(source, _ROCKETMQ):
         from holdfast.adapters.rocketmq.tools.look import RocketMQSourceLook  # noqa: PLC0415 - as above
 
@@ -52,11 +58,25 @@ def broker_of(source: Source) -> Broker | None:
         from holdfast.adapters.kafka.tools.look import conf_of  # noqa: PLC0415 - as above
 
         return Broker(kafka=conf_of(source))  # type: ignore[arg-type]  # it is one
+    if _is(source, _SHARE):
+        from holdfast.adapters.kafka.tools.share_look import conf_of as conf_of_share  # noqa: PLC0415 - as above
+
+        return Broker(kafka=conf_of_share(source))  # type: ignore[arg-type]  # it is one
     if _is(source, _ROCKETMQ):
         from holdfast.adapters.rocketmq.tools.look import login_of  # noqa: PLC0415 - as above
 
         return Broker(rocketmq=login_of(source))  # type: ignore[arg-type]  # it is one
     return None
+
+
+def why_no_offsets(source: Source) -> str:
+    """Why no tool can tell or set the offsets of this kind's group; "" = it can."""
+    if not _is(source, _SHARE):
+        return ""
+    return (
+        f"{source.group} is a share group: confluent-kafka's admin client has no call for its offsets. Use "
+        f"kafka-share-groups.sh --describe --group {source.group} --offsets, or --reset-offsets"
+    )
 
 
 def kafka_settings_of(source: Source) -> Iterator[tuple[str, object, str]] | None:

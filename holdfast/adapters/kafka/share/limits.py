@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.kafka")
 
-_LOCK, _DELIVERIES, _BEGINS = "share.record.lock.duration.ms", "share.delivery.count.limit", "share.auto.offset.reset"
+_LOCK, _DELIVERIES, BEGINS = "share.record.lock.duration.ms", "share.delivery.count.limit", "share.auto.offset.reset"
 _HEARTBEAT, _HEARTBEAT_MS = "share.heartbeat.interval.ms", 5_000
 #: The broker's default, of brokers that tell it for no group (group.share.delivery.count.limit).
 _DELIVERIES_DEFAULT = 5
@@ -72,7 +72,7 @@ def read(admin: Admin, group: str, deadline: Deadline) -> Limits:
         ) from error
     if (lock := found.get(_LOCK)) is None or lock.value is None:
         raise SourceError(f"{what}: these brokers have no share groups: use 4.2 or later, or KafkaSource")
-    limit, begins, heartbeat = found.get(_DELIVERIES), found.get(_BEGINS), found.get(_HEARTBEAT)
+    limit, begins, heartbeat = found.get(_DELIVERIES), found.get(BEGINS), found.get(_HEARTBEAT)
     if limit is None or limit.value is None:
         _log.warning("%s tells no %s: holdfast counts with %d, the default", group, _DELIVERIES, _DELIVERIES_DEFAULT)
     limits = Limits(
@@ -95,16 +95,16 @@ def change(group: str, name: str, value: object) -> str:
     return f"kafka-configs.sh --alter --entity-type groups --entity-name {group} --add-config {name}={value}"
 
 
-def warn_of_beginning(group: str, limits: Limits) -> None:
-    """Log where a new group begins, if nobody has decided it: a consumer's default, and this one's, differ."""
-    if limits.begins == "latest" and not limits.begins_by_choice:
-        _log.warning(
-            "%s=latest, the default: if the share group %s is new, it gets none of the records that are there already. "
-            "To have them, set it before the first start: %s. To keep it, set it to latest the same way",
-            _BEGINS,
-            group,
-            change(group, _BEGINS, "earliest"),
-        )
+def beginning(group: str, limits: Limits) -> str | None:
+    """Where a new group begins, if nobody has decided it: a consumer's default, and this one's, differ. None: somebody
+    has."""
+    if limits.begins != "latest" or limits.begins_by_choice:
+        return None
+    return (
+        f"{BEGINS}=latest, the default: if the share group {group} is new, it gets none of the records that are there "
+        f"already. To have them, set it before the first start: {change(group, BEGINS, 'earliest')}. To keep it, set "
+        "it to latest the same way"
+    )
 
 
 def check_handlers(handlers: Sequence[Handler], settings: Settings) -> None:

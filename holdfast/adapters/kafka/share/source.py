@@ -141,6 +141,10 @@ class ShareSource:
         grants.check_handlers(handlers, settings)
         self._handlers, self._settings = handlers, settings
 
+    def check_times(self, limits: Limits) -> None:
+        """Check that each handler ends, or is given up, before a lock does. Raises SettingError."""
+        grants.check_times(limits, self.group, self._handlers, self._settings)
+
     def dead_letters(self) -> KafkaDeadLetters:
         """Make a sender of dead letters to the same brokers, with the same credentials."""
         return KafkaDeadLetters(self._config.conf)
@@ -155,7 +159,7 @@ class ShareSource:
         self._admin.reach(deadline)
         self._topic_ids = self._look_for(topics, deadline)
         self._limits = grants.read(self._admin, self.group, deadline)
-        grants.check_times(self._limits, self.group, self._handlers, self._settings)
+        self.check_times(self._limits)
 
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
         """Begin to poll. Raises SourceError, SettingError, as `reach`."""
@@ -164,7 +168,8 @@ class ShareSource:
         limits = self._limits
         if limits is None:
             raise SourceUnavailable("the group was not asked what it grants")
-        grants.warn_of_beginning(self.group, limits)
+        if (said := grants.beginning(self.group, limits)) is not None:
+            _log.warning("%s", said)
         self._topics, self._fence = list(topics), fence
         self._letters = self.dead_letters()
         self._deliveries = Deliveries(limits, self._config.clients, self._runtime)

@@ -19,7 +19,7 @@ from holdfast.process_name import process_name
 from holdfast.tools.ports import Configured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast.adapters.kafka.source import KafkaSource
     from holdfast.plugin.retrying.keeping import Flaw
@@ -52,39 +52,16 @@ def settings_of(source: KafkaSource) -> Iterator[tuple[str, object, str]]:
         yield name, value, "code" if name in checked.conf and checked.conf[name] == conf[name] else "holdfast"
 
 
-class KafkaSourceLook:
-    """`tools.ports.SourceLook`. One thread.
-
-    Args:
-        source: the source to check; it need not be open.
-
-    Raises:
-        SettingError: librdkafka refuses its configuration.
-    """
+class TopicsLook:
+    """The part of `tools.ports.SourceLook` that is about topics. One thread."""
 
     default_port = 9092
 
-    def __init__(self, source: KafkaSource) -> None:
-        self._checked = source._checked  # noqa: SLF001 - the same package; private because it has credentials
-        self.addresses = addresses(self._checked.conf)
-        self._features = NOT_ASKED
-        self._admin = Admin(self._checked.conf)
+    def __init__(self, conf: Mapping[str, object]) -> None:
+        """Raises SettingError: librdkafka refuses the configuration."""
+        self.addresses = addresses(conf)
+        self._admin = Admin(conf)
         self._admin.check()
-
-    def reach(self, deadline: Deadline) -> str:
-        """Log in at one broker, and ask for its features. Raises SourceError."""
-        cluster = self._admin.reach(deadline)
-        if needs_answer(self._checked):
-            self._features = broker_features.ask(self._checked.conf, deadline)
-        return f"Kafka at {self.addresses} answers (cluster {cluster})"
-
-    def configuration(self) -> Configured:
-        """Make the client's configuration with the known features of the broker. Raises SettingError: the broker does
-        not support it."""
-        client = emit(self._checked, self._features)
-        # Without the finding that the broker was not asked.
-        findings = client.findings if self._features is not NOT_ASKED else self._checked.findings
-        return Configured(client.conf, {each.field: str(each) for each in findings})
 
     def partitions(self, topic: str, deadline: Deadline) -> int:
         """The number of a topic's partitions, if all have a leader. Raises UnknownTopic and other SourceErrors."""
@@ -111,3 +88,34 @@ class KafkaSourceLook:
 
     def close(self) -> None:
         """Do nothing: there is nothing to close."""
+
+
+class KafkaSourceLook(TopicsLook):
+    """`tools.ports.SourceLook`. One thread.
+
+    Args:
+        source: the source to check; it need not be open.
+
+    Raises:
+        SettingError: librdkafka refuses its configuration.
+    """
+
+    def __init__(self, source: KafkaSource) -> None:
+        self._checked = source._checked  # noqa: SLF001 - the same package; private because it has credentials
+        super().__init__(self._checked.conf)
+        self._features = NOT_ASKED
+
+    def reach(self, deadline: Deadline) -> str:
+        """Log in at one broker, and ask for its features. Raises SourceError."""
+        cluster = self._admin.reach(deadline)
+        if needs_answer(self._checked):
+            self._features = broker_features.ask(self._checked.conf, deadline)
+        return f"Kafka at {self.addresses} answers (cluster {cluster})"
+
+    def configuration(self) -> Configured:
+        """Make the client's configuration with the known features of the broker. Raises SettingError: the broker does
+        not support it."""
+        client = emit(self._checked, self._features)
+        # Without the finding that the broker was not asked.
+        findings = client.findings if self._features is not NOT_ASKED else self._checked.findings
+        return Configured(client.conf, {each.field: str(each) for each in findings})

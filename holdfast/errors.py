@@ -38,6 +38,7 @@
         ├── RegistryUnavailable a schema registry does not answer, or refuses this client (retriable)
         ├── KeyBusy             another call is running the idempotent function for this key (retriable)
         ├── Fenced              an idempotent function has run, but another call had taken its key over
+        ├── AlreadyDone         a record that a handler marks in its own transaction is done
         ├── FormerOwner         another process has taken over the partition of a handler's transaction
         ├── ResultNotStored     an idempotent function has run, but its result cannot be given to later calls
         ├── BatchFailed         raised *by* batch handlers: these records failed, the others are done
@@ -339,6 +340,13 @@ class FormerOwner(HandlerError):
     page = "how-to/database.md"
 
 
+class AlreadyDone(HandlerError):
+    """The records that a handler marks in its own transaction are done: an earlier transaction was committed, and the
+    process has not heard of it. Let it pass: the handler's call counts as well ended."""
+
+    page = "how-to/database.md"
+
+
 class ResultNotStored(HandlerError):
     """The function has run and is not run again for this key, but its result cannot be given to later calls."""
 
@@ -380,6 +388,8 @@ class BatchFailed(HandlerError):
         given: Iterable[tuple[Any, Exception]] = failures.items()  # numpy's integers are accepted too
         self.failures: dict[int, Exception] = {int(at) if isinstance(at, Integral) else at: each for at, each in given}
         self.items = items
+        #: The others are undone too: they were marked in the handler's own transaction, which was not committed.
+        self.undone = False
 
     def fits(self, items: int) -> bool:
         """Whether the positions fit a list of this length."""

@@ -342,7 +342,8 @@ def check_key(store: object, key: object) -> None:
         raise SettingError(
             "key",
             getattr(key, "__name__", key),
-            f"leave it out: {type(store).__name__} keeps positions and no business keys; RedisClaims keeps both",
+            f"say transaction= too, or leave it out: {type(store).__name__} keeps business keys of handlers in its own "
+            "transactions alone; RedisClaims keeps those of all",
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from holdfast.dedup.none import NoClaims
+from holdfast.dedup.not_run import is_coroutine, name_of_call
 from holdfast.dedup.transactions import check_transactions
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.app_parts import A_STORE, AppParts, check_parts
@@ -16,6 +17,7 @@ from holdfast.plugin.engine.lifecycle import longest_start_s
 from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import BatchOf, as_topics, new_handler
+from holdfast.plugin.handling.transacting import Origins
 from holdfast.plugin.hooks import Hooks
 from holdfast.plugin.observe.health import Health, HealthCheck
 from holdfast.plugin.observe.snapshot import Snapshot
@@ -180,10 +182,12 @@ class Holdfast(Hooks):
             scope: where a business key is unique. None: in the group and the topic. A name makes a key the same piece
                 of work in every topic, group and program that uses this scope in the same namespace of the store.
             timeout_s: how long one call may run, instead of `Settings.handler_timeout_s`; `math.inf`: no limit.
-            transaction: the app's own store, where that is in the database of the effects (`SqlPositions`). The handler
-                gets `tx` as a keyword-only parameter: a connection of the database's driver, in a transaction in which
-                the record, or the batch, is marked already. It is committed when the handler returns and undone when
-                it raises: what the handler does by `tx` happens once. The handler neither commits nor keeps `tx`.
+            transaction: the app's own store, where that is in the database of the effects (`SqlPositions`), or its
+                `store.sqlalchemy(Session)`. The handler gets `tx` as a keyword-only parameter: a connection of the
+                database's driver (an async one for an `async def`), or a session, in a transaction in which the record,
+                or the batch, is marked already. It is committed when the handler returns and undone when it raises:
+                what the handler does by `tx` happens once. The handler neither commits nor keeps `tx`. A record whose
+                `key` was handled before is skipped.
 
         Raises:
             SettingError: a topic or a name is taken, or a value cannot work.
@@ -202,7 +206,7 @@ class Holdfast(Hooks):
                     "dead_letter", dead_letter, "a dead letter may not go to a topic of the same handler"
                 )
             if transaction is not None:
-                check_transactions(transaction, self._store)
+                check_transactions(transaction, self._store, is_async=is_coroutine(call), name=name_of_call(call))
             handler = new_handler(
                 self._injection.bind(call, transaction=transaction is not None, outputs=transacting),
                 value=value,
@@ -218,6 +222,12 @@ class Holdfast(Hooks):
                 timeout_s=timeout_s,
                 transaction=transaction,
                 outputs=self._injection.takes_outputs(call),
+                marks=self._store_to_mark(call) if transaction is None else None,
+                origins=Origins(
+                    group=self._source.group,
+                    born_in=self._born_in,
+                    keyless=self._settings.missing_key == "position",
+                ),
             )
             self.parts.check_handler(handler)
             check_retry(handler.topics, handler.retry, self._source.group, able=able, letters=self._letters)
@@ -225,6 +235,13 @@ class Holdfast(Hooks):
             return call
 
         return register
+
+    def _born_in(self, topic: str) -> str:
+        return self._routes.retry_topics.born_in(topic)
+
+    def _store_to_mark(self, call: Callable[..., Any]) -> Any:  # noqa: ANN401 - `Transactions`, or None
+        """The store, where a handler that takes its call may mark records in a transaction of its own."""
+        return self._store if hasattr(self._store, "mark") and self._injection.takes_call(call) else None
 
     def run(self, *, install_signal_handlers: bool = True) -> None:
         """Consume until SIGTERM, SIGINT or `stop()`; then fence, drain, commit and leave. A second signal cuts the

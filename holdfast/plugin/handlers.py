@@ -14,7 +14,7 @@ from holdfast.dedup.not_run import check_runs, is_coroutine
 from holdfast.errors import SettingError
 from holdfast.plugin.handling.outputs import producing
 from holdfast.plugin.handling.parameters import bind
-from holdfast.plugin.handling.transacting import transacting
+from holdfast.plugin.handling.transacting import Keys, marking, transacting
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.plugin.retrying.retry_topics import NO_RETRY_TOPICS, RetryTopics
 from holdfast.plugin.setting_names import check_number, known
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.keys import KeySpec
     from holdfast.dedup.transactions import Transactions
+    from holdfast.plugin.handling.transacting import Origins
     from holdfast.plugin.handling.values import Reading
     from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
     from holdfast.records import Record
@@ -95,6 +96,10 @@ class Handler:
     transaction: Transactions | None = None
     #: What `call` sends goes into a transaction of the source (`Outputs`).
     outputs: bool = False
+    #: `call` may mark its records in a transaction of its own, in the database of this store.
+    marks: Transactions | None = None
+    #: Where a key of a handler with `transaction` is unique, unless `scope` is named.
+    origins: Origins | None = None
 
     #: Whether `call` is an `async def`.
     is_async: bool = field(init=False)
@@ -154,12 +159,6 @@ def new_handler(
     name = name or f"{call.__module__}.{own}"
     resolved = None if key is None else resolve_key(key)
     others["transaction"] = transaction
-    if transaction is not None and is_coroutine(call):
-        raise SettingError(
-            "transaction",
-            type(transaction).__name__,
-            f"{name} is an async def, and this store has no async driver: write the handler as a plain function",
-        )
     if value is None:
         return _wrapped(Handler(name=name, call=call, key=resolved, **others))
     _runs(call, name)
@@ -175,8 +174,16 @@ def _wrapped(handler: Handler) -> Handler:
     if handler.outputs:
         handler = replace(handler, call=producing(handler.call))
     if handler.transaction is None:
-        return handler
-    return replace(handler, call=transacting(handler.call, handler.transaction))
+        return handler if handler.marks is None else replace(handler, call=marking(handler.call))
+    # Its keys are claimed in its transactions, and not before.
+    return replace(handler, call=transacting(handler.call, handler.transaction, _keys_of(handler)), key=None)
+
+
+def _keys_of(handler: Handler) -> Keys | None:
+    key, origins = handler.key, handler.origins
+    if key is None or origins is None:
+        return None
+    return Keys(key, lambda topic: handler.scope_of(origins.group, topic), origins)
 
 
 def _check_types(handler: Handler) -> None:

@@ -115,12 +115,19 @@ class Injection:
 
     def takes_outputs(self, call: Callable[..., Any]) -> bool:
         """Whether a handler has a parameter for its outputs."""
+        return any(_gets_outputs(each, call) for each in self._left_in(call))
+
+    def takes_call(self, call: Callable[..., Any]) -> bool:
+        """Whether a handler has a parameter for its call."""
+        return any(_is_a(HandlerCall, each, call) for each in self._left_in(call))
+
+    def _left_in(self, call: Callable[..., Any]) -> list[inspect.Parameter]:
+        """The keyword-only parameters that are no resources."""
         try:
             parameters = inspect.signature(call).parameters.values()
         except (TypeError, ValueError):  # as in `bind`
-            return False
-        asked = [each for each in parameters if each.kind is each.KEYWORD_ONLY and each.name not in self._names]
-        return any(_gets_outputs(each, call) for each in asked)
+            return []
+        return [each for each in parameters if each.kind is each.KEYWORD_ONLY and each.name not in self._names]
 
     def resources(self) -> Resources:
         """Make the object that opens and closes the resources."""

@@ -31,6 +31,12 @@ from holdfast import Holdfast
 
 app = Holdfast(source, claims=claims)
 """
+#: The same of effects in a database.
+STORE = """
+from holdfast.adapters.sql import SqlPositions
+
+store = SqlPositions.from_url("postgresql://app:secret@db:5432/shop")
+"""
 #: Packages of others that an environment may be without; extra `test` has them.
 OTHERS = ("structlog", "sentry_sdk")
 #: Its client has an environment of its own, which has the test of it: tests/contracts/rocketmq/grpc.
@@ -63,7 +69,11 @@ def test_an_example_is_accepted_as_it_stands(code: str, tmp_path: Path) -> None:
     for each in OTHERS:
         if f"import {each}" in code:
             pytest.importorskip(each)
-    accept(GIVEN + APP + code, tmp_path)
+    with_store = "(store" in code or "=store" in code or " store." in code
+    if not with_store or "store = " in code:
+        accept(GIVEN + APP + code, tmp_path)
+    else:
+        accept(GIVEN + STORE + APP.replace("claims=claims", "claims=store") + code, tmp_path)
 
 
 def accept(code: str, folder: Path) -> None:

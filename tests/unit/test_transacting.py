@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,9 @@ from holdfast.plugin.handling.transacting import NotHandled, current_tx, transac
 from holdfast.records import Partition, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+    from holdfast.dedup.steps import Steps
 
 
 class Ownership:
@@ -31,26 +34,36 @@ class Store:
     def __init__(self, *ends: Exception | None, done: tuple[int, ...] = ()) -> None:
         self._ends, self.done, self.story, self.connection = [*ends], done, list[str](), "a connection"
 
-    def transaction(self, partition: str, epoch: int, offsets: Sequence[int]) -> Store | None:
+    serves_plain = serves_async = True
+
+    @property
+    def store(self) -> object:
+        raise AssertionError
+
+    def beginning(self, partition: str, epoch: int, offsets: Sequence[int], *, is_async: bool) -> Steps[Store | None]:
         assert (partition, epoch) == ("g/orders/1/0", 7)
         if self._ends and isinstance(self._ends[0], FormerOwner):
             raise self._ends[0]
+        yield lambda: None
         return None if set(offsets) <= set(self.done) else self
 
-    def commit(self) -> None:
+    def claiming(self, keys: Sequence[tuple[str, str]]) -> Steps[set[tuple[str, str]]]:
+        raise AssertionError
+
+    def committing(self) -> Steps[None]:
         end = self._ends.pop(0) if self._ends else None
-        self.story.append("commit" if end is None else "undone")
+        yield lambda: self.story.append("commit" if end is None else "undone")
         if end is not None:
             raise end
 
-    def failed(self, error: BaseException) -> BaseException:
-        self.story.append("undone")
+    def failing(self, error: BaseException) -> Steps[BaseException]:
+        yield lambda: self.story.append("undone")
         return error
 
-    def runs(self, partition: str, offsets: Sequence[int]) -> bool:
+    def runs(self, partition: str, offsets: Collection[int]) -> bool:
         raise AssertionError
 
-    def abandon(self, partition: str, epoch: int, offsets: Sequence[int]) -> bool:
+    def abandon(self, partition: str, epoch: int, offsets: Collection[int]) -> bool:
         raise AssertionError
 
 
@@ -60,6 +73,16 @@ def test_it_commits_what_has_returned_and_gives_the_connection() -> None:
     assert (seen, store.story) == (["a connection"], ["commit"])
     with pytest.raises(LookupError):
         current_tx()
+
+
+def test_a_coroutine_is_awaited_in_one() -> None:
+    async def called(given: object) -> None:
+        await asyncio.sleep(0)
+        seen.append(current_tx())
+
+    store, seen = Store(Conflict()), list[object]()
+    asyncio.run(transacting(called, store)(record(0)))
+    assert (seen, store.story) == (["a connection"] * 2, ["undone", "commit"])
 
 
 def test_what_the_database_undoes_to_end_a_conflict_runs_again() -> None:

@@ -19,7 +19,8 @@ _SCHEMA = """\
   holdfast sql schema sqlite | sqlite3 positions.db
 
 Where the tables are there already, the statements change nothing. The application's user needs SELECT, INSERT and
-UPDATE on holdfast_position, and SELECT on holdfast_store. Nothing is sent to a database.
+UPDATE on holdfast_position, SELECT and INSERT on holdfast_key, and SELECT on holdfast_store. Nothing is sent to a
+database.
 """
 
 

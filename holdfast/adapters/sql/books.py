@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.adapters.sql.held import Takers, lost_by
+from holdfast.errors import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,6 +34,10 @@ class Abandonable(Protocol):
 
     def abandon(self) -> bool:
         """Let it commit no more. False = it is being committed."""
+        ...
+
+    def is_in(self, connection: object, number: object) -> bool:
+        """Whether it is that transaction of a connection of the user's."""
         ...
 
 
@@ -109,6 +114,16 @@ class Books:
             if not found:
                 self._abandoned.update((name, epoch, offset) for offset in offsets)
         return False not in [each.abandon() for each in found]
+
+    def check_alone(self, connection: object, number: object) -> None:
+        """Raises StateError: another call's records are marked in that transaction of a connection of the user's."""
+        with self._open_lock:
+            found = any(each.is_in(connection, number) for each in self._open)
+        if found:
+            raise StateError(
+                "another call's records are marked in this connection's transaction: give each thread, and each task, "
+                "a connection of its own"
+            )
 
     def refused(self, name: str, held: Held, position: Position | None, known: Mapping[int, Content]) -> bool:
         """A change of that ownership has changed nothing.

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractContextManager
     from uuid import UUID
 
     from holdfast.adapters.sql.changes import Statement
     from holdfast.adapters.sql.schema import Kind
+    from holdfast.errors import StoreError
 
 T = TypeVar("T")
 
@@ -40,11 +42,19 @@ class Transaction(Protocol):
 class Opened(Transaction, Protocol):
     """A transaction of a handler, on a connection for itself. One thread uses it; `cut` may come from any.
 
-    `commit`, `failed` or `close` ends it, once.
+    `commit`, `failed` or `close` ends it, once. On a connection for coroutines `claim`, `commit` and `failed` are to be
+    awaited.
     """
 
     connection: Any  #: of the database's driver
     changed: int  #: how many rows its first statement has changed
+
+    def claim(self, statement: Statement) -> Sequence[tuple[str, str]]:
+        """Note keys, and wait for other transactions that have noted one of them. Returns: the rows that are new.
+
+        Raises: what `failed` is to be told.
+        """
+        ...
 
     def commit(self) -> None:
         """Commit.
@@ -112,6 +122,22 @@ class Database(Protocol):
 
     def open(self, first: Statement) -> Opened:
         """Begin a transaction for a handler, with that statement."""
+        ...
+
+    def open_async(self, first: Statement) -> Awaitable[Any]:
+        """Do the same for a coroutine. Of PostgreSQL alone."""
+        ...
+
+    def watched(self, connection: Any) -> AbstractContextManager[None]:  # noqa: ANN401 - of its driver
+        """Break a connection off that gives no answer in time, while one question is asked."""
+        ...
+
+    def is_of(self, connection: Any) -> bool:  # noqa: ANN401 - as above
+        """Whether a connection of the user's may be one to this database."""
+        ...
+
+    def error_of(self, error: BaseException) -> StoreError | None:
+        """The store's error for an error of the driver; None = it is none."""
         ...
 
     def check(self, *, create: bool) -> tuple[str, int] | None:

@@ -111,7 +111,7 @@ class Held:
             cut: its connection broke, so that the server may hold the row for a while: others are used before.
         """
         self.unsure.pop(stripe, None)
-        if stripe in self.rows:
+        if stripe and stripe in self.rows:
             self._idle.insert(0 if cut else len(self._idle), stripe)
 
     def unsure_of(self, offsets: Iterable[int]) -> list[int]:

@@ -14,17 +14,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.adapters.sql._psycopg import conninfo, errors, psycopg
 from holdfast.adapters.sql.database import Busy
-from holdfast.adapters.sql.postgres_link import Link, PostgresOpened, PostgresTransaction, spelled
+from holdfast.adapters.sql.literals import inlined
+from holdfast.adapters.sql.postgres_async import AsyncConnections
+from holdfast.adapters.sql.postgres_link import BEGIN, Link, PostgresOpened, PostgresTransaction, answered, idling
 from holdfast.adapters.sql.schema import Kind, Names, schema_of
 from holdfast.adapters.sql.watchdog import Watchdog
 from holdfast.errors import AccessRefused, SettingError, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from uuid import UUID
 
     from holdfast.adapters.sql.changes import Statement
     from holdfast.adapters.sql.database import Transaction
+    from holdfast.adapters.sql.postgres_async import AsyncPostgresOpened
     from holdfast.adapters.sql.postgres_link import Connection
     from holdfast.errors import StoreError
     from holdfast.runtime import Runtime
@@ -52,6 +56,7 @@ class PostgresDatabase:
         runtime: threads, locks and the clock.
         idle_s: after so long the server ends a handler's transaction in which nothing happens.
         prepare: whether psycopg prepares statements that are repeated.
+        most_async: connections for coroutines, at most.
 
     Raises:
         SettingError: libpq cannot read the URL. It is not in the error.
@@ -62,7 +67,15 @@ class PostgresDatabase:
     for_update, skip_locked = " FOR UPDATE", " FOR UPDATE SKIP LOCKED"
 
     def __init__(
-        self, url: str, names: Names, timeout_s: float, runtime: Runtime, *, idle_s: float, prepare: bool
+        self,
+        url: str,
+        names: Names,
+        timeout_s: float,
+        runtime: Runtime,
+        *,
+        idle_s: float,
+        prepare: bool,
+        most_async: int,
     ) -> None:
         try:
             given: dict[str, Any] = dict(conninfo.conninfo_to_dict(url))
@@ -81,6 +94,8 @@ class PostgresDatabase:
         self._link = Link(self._opened, self._watchdog)
         #: Connections of handlers' transactions that have ended; any thread takes and gives.
         self._idle: deque[Link] = deque()
+        self._most_async = most_async
+        self._async = self._made_async()
 
     def owner(self, owner: UUID) -> object:
         """Implements `Database.owner`."""
@@ -92,29 +107,47 @@ class PostgresDatabase:
 
     def _run(self, work: Callable[[PostgresTransaction], T], lock_s: float | None, *, apart: bool = False) -> T:
         def whole(connection: Connection) -> T:
-            with connection.transaction():
-                connection.execute(self._bounds(lock_s).encode())
-                return work(PostgresTransaction(connection))
+            answered(connection, self._begin(lock_s))
+            reply = work(PostgresTransaction(connection))
+            answered(connection, "COMMIT")
+            return reply
 
         if not apart:
             return self._asked(whole, lock_s)
-        return self._asked_apart(lambda link: link.asked(whole))
+        return self._asked_apart(lambda link: link.asked(whole), lock_s)
 
     def change_all(self, changes: Sequence[Statement]) -> list[int]:
         """Implements `Database.change_all`."""
+        text = "; ".join([self._begin(None), *map(inlined, changes), "COMMIT"])
 
         def whole(connection: Connection) -> list[int]:
-            with connection.pipeline(), connection.transaction():
-                for each in self._bounds(None).split(";"):
-                    connection.execute(each.encode())
-                cursors = [connection.execute(spelled(each.text), each.parameters) for each in changes]
-            return [each.rowcount for each in cursors]
+            cursor = connection.execute(text.encode(connection.info.encoding))
+            found = [cursor.rowcount]
+            while cursor.nextset():
+                found.append(cursor.rowcount)
+            return found[-1 - len(changes) : -1]
 
         return self._asked(whole, None)
 
     def open(self, first: Statement) -> PostgresOpened:
         """Implements `Database.open`. One round trip."""
-        return self._asked_apart(lambda link: PostgresOpened(self, link, self._idle_s, first), keep=True)
+        return self._asked_apart(lambda link: PostgresOpened(self, link, self._idle_s, first), None, keep=True)
+
+    async def open_async(self, first: Statement) -> AsyncPostgresOpened:
+        """Do the same for a coroutine."""
+        return await self._async.open(first)
+
+    def watched(self, connection: Any) -> AbstractContextManager[None]:  # noqa: ANN401 - psycopg's
+        """Implements `Database.watched`."""
+        return self._watchdog.over(connection.fileno())
+
+    def is_of(self, connection: Any) -> bool:  # noqa: ANN401, ARG002 - psycopg's; a server may have several names
+        """Implements `Database.is_of`: the rows say so."""
+        return True
+
+    def error_of(self, error: BaseException) -> StoreError | None:
+        """Implements `Database.error_of`."""
+        return self.store_error(error) if isinstance(error, psycopg.Error) else None
 
     def give_back(self, link: Link) -> None:
         """Take the connection of a transaction that has ended."""
@@ -128,16 +161,17 @@ class PostgresDatabase:
                 tx.ask("SELECT pg_advisory_xact_lock(?)", (_CREATE_LOCK,))
                 tx.run_all(schema_of(self.kind, self._names))
             [there] = tx.ask(
-                "SELECT to_regclass(?) IS NOT NULL AND to_regclass(?) IS NOT NULL",
-                (self._names.store, self._names.position),
+                "SELECT to_regclass(?) IS NOT NULL AND to_regclass(?) IS NOT NULL AND to_regclass(?) IS NOT NULL",
+                (self._names.store, self._names.position, self._names.key),
             )
             if not there[0]:
                 return None
             [(name, layout)] = tx.ask(f"SELECT id, layout FROM {self._names.store}")  # noqa: S608 - a name of ours
             [rights] = tx.ask(
                 "SELECT has_table_privilege(?, 'SELECT') AND has_table_privilege(?, 'INSERT') "
-                "AND has_table_privilege(?, 'UPDATE')",
-                (self._names.position,) * 3,
+                "AND has_table_privilege(?, 'UPDATE') AND has_table_privilege(?, 'SELECT') "
+                "AND has_table_privilege(?, 'INSERT')",
+                (*[self._names.position] * 3, *[self._names.key] * 2),
             )
             if not rights[0]:
                 raise AccessRefused(f"{self.where}: {_rights(self._names)}")
@@ -155,27 +189,33 @@ class PostgresDatabase:
         idle, self._idle = self._idle, deque()
         for link in idle:
             link.drop()
+        self._async.close()
 
     def forked(self) -> None:
         """Implements `Database.forked`. psycopg closes no connection that another process has opened."""
         self._lock, self._idle = self._runtime.lock(), deque()
         self._watchdog = Watchdog(self._timeout_s, self._runtime)
         self._link = Link(self._opened, self._watchdog)
+        self._async = self._made_async()
 
-    def _bounds(self, lock_s: float | None) -> str:
-        """The bounds of one transaction, for the server. One that is frozen gives its rows free by the last."""
+    def _made_async(self) -> AsyncConnections:
+        parameters = {**self._parameters, "autocommit": True, "prepare_threshold": self._prepare_threshold}
+        return AsyncConnections(self, lambda: self._watchdog, parameters, self._idle_s, self._most_async)
+
+    def _begin(self, lock_s: float | None) -> str:
+        """Begin a transaction with its bounds, for the server. One that is frozen gives its rows free by the last."""
         ms = round(self._timeout_s * _SERVERS_SHARE * 1000)
         lock_ms = ms if lock_s is None else min(round(lock_s * 1000), ms // 2)  # that a row is held is an answer
         return (
-            f"SET LOCAL statement_timeout = {ms}; SET LOCAL lock_timeout = {lock_ms}; "
-            f"SET LOCAL idle_in_transaction_session_timeout = {round(self._timeout_s * 1000)}"
+            f"{BEGIN}; SET LOCAL statement_timeout = {ms}; SET LOCAL lock_timeout = {lock_ms}; "
+            f"{idling(self._timeout_s)}"
         )
 
     def _asked(self, whole: Callable[[Connection], T], lock_s: float | None) -> T:
         with self._lock:
             return self._tried(lambda: self._link.asked(whole), lock_s)
 
-    def _asked_apart(self, ask: Callable[[Link], T], *, keep: bool = False) -> T:
+    def _asked_apart(self, ask: Callable[[Link], T], lock_s: float | None, *, keep: bool = False) -> T:
         """Ask on a connection of handlers' transactions. One that was idle may have broken meanwhile: then another one
         is asked. Args: keep: it is not given back, if it has answered."""
 
@@ -195,7 +235,7 @@ class PostgresDatabase:
                     self._idle.append(link)
                 return reply
 
-        return self._tried(once, None)
+        return self._tried(once, lock_s)
 
     def _tried(self, ask: Callable[[], T], lock_s: float | None) -> T:
         for left in reversed(range(_TRIES)):
@@ -216,8 +256,6 @@ class PostgresDatabase:
         connection = psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=self._prepare_threshold)
         standby = True
         try:
-            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-            connection.read_only, connection.deferrable = False, False
             with self._watchdog.over(connection.fileno()):
                 [(standby,)] = connection.execute("SELECT pg_is_in_recovery()").fetchall()
         finally:
@@ -243,4 +281,7 @@ class PostgresDatabase:
 
 
 def _rights(names: Names) -> str:
-    return f"grant this user SELECT, INSERT and UPDATE on {names.position}, and SELECT on {names.store}"
+    return (
+        f"grant this user SELECT, INSERT and UPDATE on {names.position}, SELECT and INSERT on {names.key}, and SELECT "
+        f"on {names.store}"
+    )

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from holdfast.adapters.sql._psycopg import errors, psycopg, rows
+from holdfast.adapters.sql.literals import inlined
 from holdfast.adapters.sql.watchdog import break_off
 from holdfast.dedup.transactions import ENDED_BEFORE, FAILED_BEFORE, Conflict
 from holdfast.errors import StateError, StoreUnavailable
@@ -19,10 +20,45 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+AnyConnection: TypeAlias = "Connection | psycopg.AsyncConnection[tuple[Any, ...]]"
 
-_CONFLICTS = (errors.SerializationFailure, errors.DeadlockDetected)
-_UNKNOWN = (errors.StatementCompletionUnknown, errors.TransactionResolutionUnknown)
+CONFLICTS = (errors.SerializationFailure, errors.DeadlockDetected)
+UNKNOWN = (errors.StatementCompletionUnknown, errors.TransactionResolutionUnknown)
 _STATUS = psycopg.pq.TransactionStatus
+_OK = (psycopg.pq.ExecStatus.COMMAND_OK, psycopg.pq.ExecStatus.TUPLES_OK)
+#: So long a key is waited for that another transaction has noted; then the handler's begins anew.
+_KEY_MS = 10_000
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE NOT DEFERRABLE"
+
+
+def answered(connection: Connection, text: str) -> psycopg.pq.abc.PGresult:
+    """Send statements without parameters as one message. Returns: the answer to the last one. Raises psycopg.Error.
+
+    libpq waits: the wait of psycopg takes more processor time than such a statement. A signal of Python's is handled
+    after the answer, or when the watchdog breaks the connection off.
+    """
+    result = connection.pgconn.exec_(text.encode(connection.info.encoding))
+    if result.status in _OK:
+        return result
+    if connection.pgconn.status == psycopg.pq.ConnStatus.BAD:
+        raise psycopg.OperationalError(result.error_message.decode(errors="replace"))
+    raise errors.error_from_result(result, encoding=connection.info.encoding)
+
+
+def beginning(first: Statement, idle_s: float) -> str:
+    """The first statements of a handler's transaction."""
+    return f"{BEGIN}; {idling(idle_s)}; {inlined(first)}"
+
+
+def claiming(statement: Statement) -> bytes:
+    """The statements that note keys. The rest of the transaction has the time limits of its connection."""
+    limit = f"SET LOCAL lock_timeout = {_KEY_MS}"
+    return f"{limit}; {inlined(statement)}; SET LOCAL lock_timeout TO DEFAULT".encode()
+
+
+def idling(idle_s: float) -> str:
+    """The statement by which a transaction ends in which nothing happens."""
+    return f"SET LOCAL idle_in_transaction_session_timeout = {round(idle_s * 1000)}"
 
 
 class Link:
@@ -95,6 +131,8 @@ def spelled(statement: str) -> bytes:
 class Home(Protocol):
     """The database, as a transaction needs it."""
 
+    where: str
+
     def give_back(self, link: Link) -> None:
         """Take the connection of a transaction that has ended."""
         ...
@@ -113,61 +151,52 @@ class PostgresOpened(PostgresTransaction):
 
     def __init__(self, home: Home, link: Link, idle_s: float, first: Statement) -> None:
         self._home, self._link = home, link
-        idle = f"SET LOCAL idle_in_transaction_session_timeout = {round(idle_s * 1000)}".encode()
 
         def begin(connection: Connection) -> int:
-            self._block = psycopg.Transaction(connection)  # the method would keep the pipeline to its end
             super(PostgresOpened, self).__init__(connection)
-            with connection.pipeline():
-                self._block.__enter__()
-                connection.execute(idle)
-                cursor = connection.execute(spelled(first.text), first.parameters)
-            return cursor.rowcount
+            return answered(connection, beginning(first, idle_s)).command_tuples or 0
 
         self.changed = link.asked(begin)
 
+    def claim(self, statement: Statement) -> Sequence[tuple[str, str]]:
+        """Implements `Opened.claim`. One round trip."""
+        try:
+            with self.connection.cursor(row_factory=rows.tuple_row) as cursor:
+                cursor.execute(claiming(statement))
+                cursor.nextset()
+                return cursor.fetchall()
+        except psycopg.Error as error:
+            raise claim_error(self._home, error) from error
+
     def commit(self) -> None:
         """Implements `Opened.commit`."""
-        status = self.connection.info.transaction_status
-        if status != _STATUS.INTRANS:
-            cut = self.is_cut
-            self.close()
-            if cut:
-                raise _unanswered("its connection broke before COMMIT was sent")
-            raise StateError(FAILED_BEFORE if status == _STATUS.INERROR else ENDED_BEFORE)
         try:
+            check_open(self.connection)
             with self._link.watchdog.over(self.connection.fileno()):
-                self._block.__exit__(None, None, None)
+                answered(self.connection, "COMMIT")
+            check_committed(self.connection)
         except psycopg.Error as error:
-            lost = self.is_cut or isinstance(error, _UNKNOWN)
+            found = commit_error(self._home, self.connection, error)
             self.close()
-            if lost:
-                raise self._home.store_error(error) from error
-            if isinstance(error, _CONFLICTS):
-                raise Conflict from error
+            raise found from error
+        except BaseException:
+            self.close()
             raise
-        if self.connection.info.transaction_status != _STATUS.IDLE:
-            self.close()
-            raise _unanswered("its connection broke before COMMIT was answered")
         self._home.give_back(self._link)
 
     def failed(self, error: BaseException) -> BaseException:
         """Implements `Opened.failed`."""
         if self.connection.closed:
-            cut = self.is_cut
+            found = closed_by(self.connection, error)
             self.close()
-            return _unanswered(str(error)) if cut else error
-        self._undo()
-        return Conflict() if isinstance(error, _CONFLICTS) else error
-
-    def _undo(self) -> None:
-        """Undo it, and keep the connection if it is as before."""
+            return found
         with suppress(psycopg.Error), self._link.watchdog.over(self.connection.fileno()):
-            self._block.__exit__(psycopg.Rollback, psycopg.Rollback(self._block), None)
-        if self.connection.info.transaction_status == _STATUS.IDLE:
+            answered(self.connection, "ROLLBACK")
+        if is_idle(self.connection):
             self._home.give_back(self._link)
         else:
             self.close()
+        return Conflict() if isinstance(error, CONFLICTS) else error
 
     def close(self) -> None:
         """Implements `Opened.close`."""
@@ -182,3 +211,51 @@ class PostgresOpened(PostgresTransaction):
     def is_cut(self) -> bool:
         """Implements `Opened.is_cut`."""
         return bool(self.connection.broken)  # not if the handler has closed it
+
+
+# ---- how a transaction stands: of a connection of either kind
+def check_open(connection: AnyConnection) -> None:
+    """Check that a handler has left its transaction open.
+
+    Raises:
+        StoreUnavailable: its connection broke.
+        StateError: it is not open, or a statement in it has failed.
+    """
+    status = connection.info.transaction_status
+    if status == _STATUS.INTRANS:
+        return
+    if connection.broken:  # not if the handler has closed it
+        raise _unanswered("its connection broke before COMMIT was sent")
+    raise StateError(FAILED_BEFORE if status == _STATUS.INERROR else ENDED_BEFORE)
+
+
+def is_idle(connection: AnyConnection) -> bool:
+    """Whether it can begin another transaction."""
+    return bool(connection.info.transaction_status == _STATUS.IDLE)
+
+
+def check_committed(connection: AnyConnection) -> None:
+    """Raises StoreUnavailable: COMMIT was not answered as it should."""
+    if not is_idle(connection):
+        raise _unanswered("its connection broke before COMMIT was answered")
+
+
+def commit_error(home: Home, connection: AnyConnection, error: psycopg.Error) -> Exception:
+    """The error of a COMMIT that has raised this one."""
+    if connection.broken or isinstance(error, UNKNOWN):
+        return home.store_error(error)
+    if isinstance(error, CONFLICTS):
+        return Conflict()
+    return error
+
+
+def claim_error(home: Home, error: psycopg.Error) -> Exception:
+    """The error of a statement that notes keys and has raised this one."""
+    if isinstance(error, (errors.LockNotAvailable, *CONFLICTS)):
+        return Conflict()
+    return home.store_error(error)
+
+
+def closed_by(connection: AnyConnection, error: BaseException) -> BaseException:
+    """Find what an error of a handler was due to whose connection is closed."""
+    return _unanswered(str(error)) if connection.broken else error

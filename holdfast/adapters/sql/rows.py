@@ -118,6 +118,7 @@ class Statements:
             f"INSERT INTO {table} ({_COLUMNS}) SELECT name, ?, owner, ?, epoch, born_ms, 0, ?, 0, ?, 0 "  # noqa: S608 - as above
             f"FROM {table} WHERE name = ? AND stripe = 0 AND owner = ?{{}} ON CONFLICT DO NOTHING"
         )
+        self._claim = f"INSERT INTO {names.key} (scope, key) VALUES {{}} ON CONFLICT DO NOTHING RETURNING scope, key"  # noqa: S608 - as above
         self._free = f"UPDATE {table} SET free = ? WHERE name = ? AND stripe = 0 AND owner = ?"  # noqa: S608 - as above
 
     def marking(self, name: str, owner: UUID, change: Change) -> Statement:
@@ -135,6 +136,13 @@ class Statements:
         """Make a further row, empty, where this owner has the first. It locks the first one: see `locked`."""
         text = self._add.format(self._of.for_update)
         return Statement(text, (stripe, False, False, b"", name, self._of.owner(owner)))
+
+    def claiming(self, keys: Sequence[tuple[str, str]]) -> Statement:
+        """Note keys; found are those that are new. Two transactions with several keys take them in one order."""
+        ordered = sorted(set(keys))
+        return Statement(
+            self._claim.format(", ".join(["(?, ?)"] * len(ordered))), [each for pair in ordered for each in pair]
+        )
 
     def freeing(self, name: str, owner: UUID) -> Statement:
         """Note that an owner has let a position go."""

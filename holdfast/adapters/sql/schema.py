@@ -1,7 +1,8 @@
 """The tables of SqlPositions, as SQL to print and to run.
 
-holdfast_store has one row: the database's name for holdfast, and the version of this layout. holdfast_position has one
-row a partition (a stripe; further ones may follow):
+holdfast_store has one row: the database's name for holdfast, and the version of this layout. holdfast_key has a row a
+business key of handlers with `transaction=` and `key=`: in which scope and when it was handled. holdfast_position has
+one row a partition (a stripe; further ones may follow):
 
 | column | what it holds |
 |---|---|
@@ -49,6 +50,13 @@ CREATE TABLE IF NOT EXISTS {store} (
     id uuid NOT NULL,
     layout integer NOT NULL
 );
+CREATE TABLE IF NOT EXISTS {key} (
+    scope text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (scope, key)
+);
+CREATE INDEX IF NOT EXISTS holdfast_key_at ON {key} (at);
 INSERT INTO {store} (id, layout) VALUES (gen_random_uuid(), {layout}) ON CONFLICT DO NOTHING;
 """
 
@@ -72,6 +80,13 @@ CREATE TABLE IF NOT EXISTS {store} (
     id TEXT NOT NULL,
     layout INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS {key} (
+    scope TEXT NOT NULL,
+    key TEXT NOT NULL,
+    at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    PRIMARY KEY (scope, key)
+);
+CREATE INDEX IF NOT EXISTS holdfast_key_at ON {key} (at);
 INSERT INTO {store} (single, id, layout) VALUES (1, lower(hex(randomblob(16))), {layout}) ON CONFLICT DO NOTHING;
 """
 
@@ -91,9 +106,10 @@ class Names:
             raise SettingError("schema", schema, "give a name of small letters, digits and underscores")
         before = "" if schema is None else f'"{schema}".'
         self.position, self.store = f"{before}holdfast_position", f"{before}holdfast_store"
+        self.key = f"{before}holdfast_key"
 
 
 def schema_of(kind: Kind, names: Names) -> str:
     """The statements that make the tables. Where they are there already, these change nothing."""
     text = _POSTGRESQL if kind == "postgresql" else _SQLITE
-    return text.format(position=names.position, store=names.store, layout=LAYOUT)
+    return text.format(position=names.position, store=names.store, key=names.key, layout=LAYOUT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -14,7 +14,8 @@ from holdfast.dedup.transactions import ENDED_BEFORE
 from holdfast.errors import StateError, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from uuid import UUID
 
@@ -86,6 +87,25 @@ class SqliteDatabase:
                 _close(connection)
         return made
 
+    def open_async(self, first: Statement) -> Awaitable[SqliteOpened]:
+        """Implements `Database.open_async`: a handler that needs it is refused where it is registered."""
+        raise NotImplementedError
+
+    def watched(self, connection: Any) -> AbstractContextManager[None]:  # noqa: ANN401, ARG002 - a file has no network
+        """Implements `Database.watched`."""
+        return nullcontext()
+
+    def is_of(self, connection: Any) -> bool:  # noqa: ANN401 - sqlite3's
+        """Implements `Database.is_of`."""
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        files = [each[2] for each in cursor.execute("PRAGMA database_list")]
+        return any(each and self._path.exists() and self._path.samefile(each) for each in files)
+
+    def error_of(self, error: BaseException) -> StoreError | None:
+        """Implements `Database.error_of`."""
+        return self.store_error(error) if isinstance(error, sqlite3.Error) else None
+
     def ended(self, connection: sqlite3.Connection, *, whole: bool) -> None:
         """A handler's transaction has ended. Args: whole: its connection can go on."""
         if whole:
@@ -100,8 +120,11 @@ class SqliteDatabase:
         def look(tx: SqliteTransaction) -> tuple[str, int] | None:
             if create:
                 tx.run_all(schema_of(self.kind, self._names))
-            there = tx.ask("SELECT count(*) FROM sqlite_master WHERE name IN ('holdfast_store', 'holdfast_position')")
-            if there[0][0] < 2:
+            there = tx.ask(
+                "SELECT count(*) FROM sqlite_master "
+                "WHERE name IN ('holdfast_store', 'holdfast_position', 'holdfast_key')"
+            )
+            if there[0][0] < 3:
                 return None
             [(name, layout)] = tx.ask(f"SELECT id, layout FROM {self._names.store}")  # noqa: S608 - a name of ours
             return str(name), int(layout)
@@ -258,6 +281,13 @@ class SqliteOpened(SqliteTransaction):
         super().__init__(connection, runtime)
         self._home = home
         self.changed = self.changed_by(first)
+
+    def claim(self, statement: Statement) -> Sequence[tuple[str, str]]:
+        """Implements `Opened.claim`: no other transaction is open."""
+        try:
+            return self.ask(statement.text, statement.parameters)
+        except sqlite3.Error as error:
+            raise self._home.store_error(error) from error
 
     def commit(self) -> None:
         """Implements `Opened.commit`."""

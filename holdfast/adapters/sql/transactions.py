@@ -7,19 +7,21 @@ the acquire, which then reads its mark, or changes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from holdfast.dedup.steps import Blocking, run, run_async
 from holdfast.dedup.transactions import Conflict
 from holdfast.errors import FormerOwner, HandlerHung, StoreLockedOut, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from holdfast.adapters.sql.books import Books
-    from holdfast.adapters.sql.changes import Change
+    from holdfast.adapters.sql.changes import Change, Statement
     from holdfast.adapters.sql.database import Opened
     from holdfast.adapters.sql.held import Content, Held
     from holdfast.adapters.sql.rows import Position
+    from holdfast.dedup.steps import Steps
 
 #: Each round that does not end is one in which the row was changed in between.
 _ROUNDS = 10
@@ -32,6 +34,29 @@ class Owned(NamedTuple):
     books: Books
     name: str
     held: Held
+
+
+class Way(Protocol):
+    """How a handler's transaction is opened."""
+
+    #: It marks in the first row: its database has one transaction at a time, and makes no further row meanwhile.
+    in_first_row: bool
+
+    def open(self, first: Statement) -> Opened | Awaitable[Opened]:
+        """Open one with that statement. Raises StoreUnavailable, StoreRefused."""
+        ...
+
+    def made(self, owned: Owned, change: Change, opened: Opened, asked: Sequence[int]) -> SqlTransaction:
+        """Make what `begin` returns of an open one."""
+        ...
+
+    def looking(self, owned: Owned, opened: Opened) -> Steps[Position | None]:
+        """The statement has changed no row: undo it, and read the position."""
+        ...
+
+    def unchanged(self) -> None:
+        """That position is as it was known."""
+        ...
 
 
 class SqlTransaction:
@@ -51,29 +76,51 @@ class SqlTransaction:
         return self._owned.name == name and not self._offsets.isdisjoint(offsets)
 
     def commit(self) -> None:
-        """Implements `Transaction.commit`."""
-        self._end()
+        """Commit, in this thread: see `committing`."""
+        run(self.committing())
+
+    def failed(self, error: BaseException) -> BaseException | None:
+        """Undo it, in this thread: see `failing`."""
+        return run(self.failing(error))
+
+    def claiming(self, keys: Sequence[tuple[str, str]]) -> Steps[Collection[tuple[str, str]]]:
+        """Implements `Transaction.claiming`."""
+        books = self._owned.books
+        found = yield lambda: self._opened.claim(books.statements.claiming(keys))
+        return {(scope, key) for scope, key in found}
+
+    def committing(self) -> Steps[None]:
+        """Implements `Transaction.committing`."""
+        with self._lock:
+            self.runs = False
+        if self._abandoned:
+            yield lambda: self._opened.failed(_hung(None))
+            self._over(cut=True)
+            raise _hung(None)
         try:
-            self._opened.commit()
+            yield self._opened.commit
         except StoreUnavailable as error:
-            self._find_out(error)
+            yield from self._finding_out(error)
         except Exception:
             self._over(cut=False)
             raise
-        except BaseException:  # Ctrl-C, while COMMIT was waited for
+        except BaseException:  # Ctrl-C, or a cancelled task, while COMMIT was waited for
             self._opened.close()
             self._note_unsure()
             raise
         else:
             self._over(cut=False, done=True)
 
-    def failed(self, error: BaseException) -> BaseException:
-        """Implements `Transaction.failed`."""
+    def failing(self, error: BaseException) -> Steps[BaseException | None]:
+        """Implements `Transaction.failing`."""
         with self._lock:
             self.runs = False
         cut = self._opened.is_cut
-        due_to = self._opened.failed(error)
-        self._over(cut=cut)
+        due_to = error
+        try:
+            due_to = yield lambda: self._opened.failed(error)
+        finally:
+            self._over(cut=cut)
         if self._abandoned:
             return _hung(error)
         return self._slept(due_to, error) if isinstance(due_to, StoreUnavailable) else due_to
@@ -87,16 +134,11 @@ class SqlTransaction:
             self._opened.cut()
             return True
 
-    # ---- inside
-    def _end(self) -> None:
-        """Raises HandlerHung: it was abandoned."""
-        with self._lock:
-            self.runs = False
-        if self._abandoned:
-            self._opened.failed(_hung(None))
-            self._over(cut=True)
-            raise _hung(None)
+    def is_in(self, connection: object, number: object) -> bool:  # noqa: ARG002 - it is on one of the store's
+        """Whether it is that transaction of a connection of the user's."""
+        return False
 
+    # ---- inside
     def _over(self, *, cut: bool, done: bool = False) -> None:
         books, _, held = self._owned
         books.ended(self)
@@ -109,24 +151,33 @@ class SqlTransaction:
         books, _, held = self._owned
         books.ended(self)
         with books.lock:
-            held.unsure[self._change.stripe] = self._offsets
+            stripe = self._change.stripe
+            held.unsure[stripe] = held.unsure.get(stripe, frozenset()) | self._offsets
 
-    def _find_out(self, error: StoreUnavailable) -> None:
-        """COMMIT had no answer. Raises StoreUnavailable: it is not committed, or nobody knows yet."""
+    @property
+    def _is_done(self) -> bool:
         books, _, held = self._owned
+        with books.lock:
+            return all(held.has(offset) for offset in self._offsets)
+
+    def _finding_out(self, error: StoreUnavailable) -> Steps[None]:
+        """COMMIT had no answer. Raises StoreUnavailable: it is not committed, or nobody knows yet."""
         self._note_unsure()
+        yield from self._asking([self._change.stripe])
+        if not self._is_done:
+            raise self._slept(error, error) from error
+
+    def _asking(self, stripes: Sequence[int]) -> Steps[None]:
+        """Read rows whose COMMIT had no answer. Raises StoreUnavailable, FormerOwner."""
+        books = self._owned.books
         try:
-            resolve(self._owned, [self._change.stripe])
+            yield Blocking(lambda: resolve(self._owned, stripes))
         except StoreUnavailable:
             books.unheard = True
             raise
         except StoreRefused as refused:
             books.unheard = True
             raise StoreLockedOut(str(refused)) from refused
-        with books.lock:
-            if all(held.has(offset) for offset in self._offsets):
-                return
-        raise self._slept(error, error) from error
 
     def _slept(self, due_to: StoreUnavailable, error: BaseException) -> BaseException:
         """The connection broke: by the server, if the handler let it idle for too long."""
@@ -144,8 +195,43 @@ class SqlTransaction:
         return found
 
 
-def begin(books: Books, name: str, epoch: int, offsets: Sequence[int]) -> SqlTransaction | None:
-    """Implements `Transactions.transaction`."""
+class AsyncSqlTransaction(SqlTransaction):
+    """Implements `Transaction` for a coroutine."""
+
+    async def commit_async(self) -> None:
+        """Commit, in this task: see `committing`."""
+        await run_async(self.committing())
+
+    async def failed_async(self, error: BaseException) -> BaseException | None:
+        """Undo it, in this task: see `failing`."""
+        return await run_async(self.failing(error))
+
+
+class Opening:
+    """Implements `Way`: on a connection of the store's, or one that is made for each transaction."""
+
+    in_first_row = False
+
+    def __init__(self, open_: Callable[[Statement], Opened | Awaitable[Opened]], *, is_async: bool = False) -> None:
+        self.open = open_
+        self._kind = AsyncSqlTransaction if is_async else SqlTransaction
+
+    def made(self, owned: Owned, change: Change, opened: Opened, asked: Sequence[int]) -> SqlTransaction:
+        """Implements `Way.made`."""
+        return self._kind(owned, change, opened, asked)
+
+    def looking(self, owned: Owned, opened: Opened) -> Steps[Position | None]:
+        """Implements `Way.looking`."""
+        yield lambda: opened.failed(_NOTHING)
+        found: Position | None = yield Blocking(lambda: position_of(owned))
+        return found
+
+    def unchanged(self) -> None:
+        """Implements `Way.unchanged`: it is asked again."""
+
+
+def begin(books: Books, name: str, epoch: int, offsets: Sequence[int], way: Way) -> Steps[SqlTransaction | None]:
+    """Implements `Transactions.beginning`."""
     try:
         for _ in range(_ROUNDS):
             with books.lock:
@@ -154,12 +240,13 @@ def begin(books: Books, name: str, epoch: int, offsets: Sequence[int]) -> SqlTra
                     raise FormerOwner(f"{name}: this process owns it no more, and has left the record to its owner")
                 unsure = held.unsure_of(offsets)
                 todo = [offset for offset in offsets if not held.has(offset)]
-                stripe = held.take_stripe() if todo and not unsure else 0
+                stripe = held.take_stripe() if todo and not (unsure or way.in_first_row) else 0
+            owned = Owned(books, name, held)
             if unsure:
-                resolve(Owned(books, name, held), unsure)
+                yield Blocking(lambda: resolve(owned, unsure))  # noqa: B023 - it is called at once
             elif not todo:
                 return None
-            elif (made := _opened(Owned(books, name, held), stripe, todo, offsets)) is not None:
+            elif (made := (yield from _opened(owned, stripe, todo, offsets, way))) is not None:
                 return made
     except StoreUnavailable:
         books.unheard = True
@@ -182,31 +269,36 @@ def resolve(owned: Owned, stripes: Sequence[int]) -> None:
         known = {stripe: held.rows[stripe] for stripe in stripes}
     statements, database = books.statements, books.database
     found = database.run(lambda tx: statements.read_stripes(tx, name, stripes), apart=True)
-    _learn(owned, found, known, stripes)
+    learn(owned, found, known, stripes)
 
 
-def _opened(owned: Owned, stripe: int, todo: Sequence[int], asked: Sequence[int]) -> SqlTransaction | None:
+def _opened(
+    owned: Owned, stripe: int, todo: Sequence[int], asked: Sequence[int], way: Way
+) -> Steps[SqlTransaction | None]:
     """Open one in that stripe. None: its row was another one than is known here, and is known now."""
     books, name, held = owned
     statements, database, begun = books.statements, books.database, False
     try:
         if stripe not in held.rows:
             adding = statements.adding(name, held.owner, stripe)
-            database.run(lambda tx: tx.change_each(adding.text, [adding.parameters]), apart=True)
+            yield Blocking(
+                lambda: database.run(lambda tx: tx.change_each(adding.text, [adding.parameters]), apart=True)
+            )
         with books.lock:
             held.made(stripe)
             known = dict(held.rows)
             change = held.with_open(stripe, todo)
-        opened = database.open(statements.marking(name, held.owner, change))
+        opened: Opened = yield lambda: way.open(statements.marking(name, held.owner, change))
         if opened.changed:
-            made = SqlTransaction(owned, change, opened, asked)
+            made = way.made(owned, change, opened, asked)
             begun = True
             if not books.opened(made, name, held.epoch, todo):
-                raise made.failed(_hung(None))
+                raise (yield from made.failing(_hung(None))) or _hung(None)
             return made
-        opened.failed(_NOTHING)
-        found = database.run(lambda tx: statements.read(tx, [name]), apart=True).get(name)
-        _learn(owned, found, known, ())
+        found = yield from way.looking(owned, opened)
+        learn(owned, found, known, ())
+        if found is not None and {row.stripe: row.version for row in found.rows} == _versions(known):
+            way.unchanged()
     finally:
         if not begun:
             with books.lock:
@@ -214,13 +306,24 @@ def _opened(owned: Owned, stripe: int, todo: Sequence[int], asked: Sequence[int]
     return None
 
 
-def _learn(owned: Owned, found: Position | None, known: dict[int, Content], stripes: Sequence[int]) -> None:
+def position_of(owned: Owned) -> Position | None:
+    """Read it as it is now."""
+    books, name, _ = owned
+    return books.database.run(lambda tx: books.statements.read(tx, [name]), apart=True).get(name)
+
+
+def learn(owned: Owned, found: Position | None, known: Mapping[int, Content], stripes: Sequence[int]) -> None:
+    """Take over what was read. Raises FormerOwner."""
     books, name, held = owned
     with books.lock:
         if not books.refused(name, held, found, known):
             raise FormerOwner(f"{name}: another process has taken it over, or the database has lost this ownership")
         for stripe in stripes:
             held.give_stripe(stripe)
+
+
+def _versions(rows: Mapping[int, Content]) -> dict[int, int]:
+    return {stripe: content.version for stripe, content in rows.items()}
 
 
 def _hung(error: BaseException | None) -> HandlerHung:

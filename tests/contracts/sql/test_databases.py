@@ -334,7 +334,11 @@ class TestWrongUse:
         database.begin()
         ask(database.url, "CREATE ROLE app LOGIN PASSWORD 'app'")
         url = database.url.replace("holdfast:swordfish-4711", "app:app")
-        for grant in ("SELECT, INSERT ON holdfast_position", "SELECT ON holdfast_store"):
+        for grant in (
+            "SELECT, INSERT ON holdfast_position",
+            "SELECT ON holdfast_store",
+            "SELECT, INSERT ON holdfast_key",
+        ):
             with pytest.raises(AccessRefused, match="grant this user SELECT, INSERT and UPDATE on holdfast_position"):
                 SqlPositions.from_url(url).connect()
             ask(database.url, f"GRANT {grant} TO app")
@@ -406,7 +410,7 @@ class TestWrongUse:
         store = SqlPositions.from_url(f"sqlite:///{tmp_path / 'positions.db'}", create=True)
         with Bench(claims=store) as bench:
             member = bench.member(start=False)
-            with pytest.raises(SettingError, match="keeps positions and no business keys"):
+            with pytest.raises(SettingError, match="say transaction= too"):
                 member.app.handler("others", key="order_id")(lambda record: None)
             bench.members.clear()
 

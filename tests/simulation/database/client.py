@@ -15,10 +15,12 @@ from tests.simulation.database.errors import Broken, LockTimeout, Undone
 from tests.simulation.database.statements import FOR_UPDATE, SKIP_LOCKED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractContextManager
     from uuid import UUID
 
     from holdfast.adapters.sql.database import Transaction
+    from holdfast.errors import StoreError
     from holdfast.testing.process import Process
     from tests.simulation.database.server import Backend, DatabaseStore, Open
 
@@ -139,6 +141,10 @@ class SimulatedOpened(SimulatedTransaction):
         tx, self.changed = link.ask(begin)
         self.connection = Effects(link, tx)
 
+    def claim(self, statement: Statement) -> Sequence[tuple[str, str]]:
+        """Implements `Opened.claim`: no handler of a world has keys."""
+        raise NotImplementedError
+
     def commit(self) -> None:
         """Implements `Opened.commit`."""
         try:
@@ -223,6 +229,22 @@ class SimulatedDatabase:
     def open(self, first: Statement) -> SimulatedOpened:
         """Implements `Database.open`."""
         return self._asked_apart(lambda link: SimulatedOpened(self, link, first), keep=True)
+
+    def open_async(self, first: Statement) -> Awaitable[SimulatedOpened]:
+        """Implements `Database.open_async`: no handler of a world is a coroutine, or has a connection of its own."""
+        raise NotImplementedError
+
+    def watched(self, connection: Any) -> AbstractContextManager[None]:
+        """Implements `Database.watched`."""
+        raise NotImplementedError
+
+    def is_of(self, connection: Any) -> bool:
+        """Implements `Database.is_of`."""
+        raise NotImplementedError
+
+    def error_of(self, error: BaseException) -> StoreError | None:
+        """Implements `Database.error_of`."""
+        raise NotImplementedError
 
     def give_back(self, link: Link) -> None:
         """Take the connection of a transaction that has ended."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy
+from sqlalchemy.orm import sessionmaker
 
-from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
+from holdfast import BatchOf, HandlerCall, Holdfast, MemoryClaims, Settings
 from holdfast.adapters.sql import SqlPositions
 from holdfast.dedup.claims import Acquired, LetGo
 from holdfast.errors import BatchFailed, SettingError
@@ -47,16 +50,39 @@ class Shop:
     def write(self, tx: Any, record: Record) -> None:
         tx.execute(self._add, ((record.value or b"").decode(),))
 
+    @property
+    def is_sqlite(self) -> bool:
+        return self._databases.url.startswith("sqlite")
+
+    @contextmanager
+    def connected(self) -> Iterator[Any]:
+        """A transaction of the handler's own."""
+        if self.is_sqlite:
+            with closing(sqlite3.connect(self._databases.url.removeprefix("sqlite:///"))) as connection, connection:
+                yield connection
+        else:
+            import psycopg  # noqa: PLC0415 - of an extra
+
+            with psycopg.connect(self._databases.url) as other:
+                yield other
+
+    def engine(self) -> sqlalchemy.Engine:
+        return sqlalchemy.create_engine(self._databases.url.replace("postgresql://", "postgresql+psycopg://"))
+
+    def store(self, name: str) -> SqlPositions:
+        made = self.stores[name] = self._databases.store()
+        return made
+
     def member(self, name: str = "a", *, settings: Settings = QUICK, **handling: Any) -> Member:
-        store = self.stores[name] = self._databases.store()
+        store = self.store(name)
 
         def book(given: Record | list[Record], *, tx: Any) -> None:
             for record in given if isinstance(given, list) else [given]:
                 self.write(tx, record)
                 self.bench.work.do(name, record)
 
-        handling = {"handler": book, **handling}
-        return self.bench.member(name, settings=settings, claims=store, transaction=store, **handling)
+        handling = {"handler": book, "transaction": store, **handling}
+        return self.bench.member(name, settings=settings, claims=store, **handling)
 
     def unheard(self, name: str = "a") -> Unheard:
         books = self.stores[name]._books
@@ -268,6 +294,120 @@ class TestBatches:
         shop.produce(*map(str, range(6)))
         shop.wait(*map(str, range(6)), committed=6)
         assert not failures(a)
+
+
+class TestKeys:
+    def test_a_record_whose_key_was_handled_is_skipped_by_each_member(self, shop: Shop) -> None:
+        shop.produce("one", "two", "one")
+        a = shop.member(key=lambda record: record.value)
+        shop.wait("one", "two", committed=3)
+        a.stop()
+        shop.produce("two", "three")
+        shop.member("b", key=lambda record: record.value)
+        shop.wait("one", "two", "three", committed=5)
+
+    def test_a_dead_letter_leaves_its_key_to_the_next_record(self, shop: Shop) -> None:
+        shop.produce("one", "one")
+        shop.bench.work.fail("one", *[ValueError()] * 3)
+        a = shop.member(dead_letter="dlq", dead_letters=Letters(shop.bench.changed), key=lambda record: record.value)
+        shop.wait("one", committed=2)
+        assert [each.offset for each in a.told(DeadLettered)] == [0]
+
+    def test_one_that_cannot_be_found_fails_its_record_alone(self, shop: Shop) -> None:
+        def key_of(record: Record) -> bytes:
+            if record.value == b"two":
+                raise ValueError
+            return record.value or b""
+
+        shop.produce("one", "two", "three")
+        letters, batch = Letters(shop.bench.changed), BatchOf(records=3, wait_s=0.02)
+        a = shop.member(batch=batch, dead_letter="dlq", dead_letters=letters, key=key_of)
+        shop.wait("one", "three", committed=3)
+        assert [each.offset for each in a.told(DeadLettered)] == [1]
+
+
+class TestTransactionsOfTheirOwn:
+    def member(self, shop: Shop, name: str = "a", **handling: Any) -> Member:
+        def book(record: Record, *, call: HandlerCall) -> None:
+            with shop.connected() as connection:
+                for each in shop.stores[name].mark(connection, call):
+                    shop.write(connection, each)
+                    shop.bench.work.do(name, each)
+
+        return shop.member(name, handler=book, transaction=None, **handling)
+
+    def test_have_each_effect_once(self, shop: Shop) -> None:
+        shop.produce("one", "two", "three")
+        shop.bench.work.fail("two", ValueError())
+        a = self.member(shop)
+        shop.wait("one", "two", "three", committed=3)
+        assert failures(a) == [(1, 1)]
+        a.stop()
+        shop.bench.group.committed.clear()
+        shop.produce("four")
+        self.member(shop, "b")
+        shop.wait("one", "two", "three", "four", committed=4)
+
+    def test_of_a_former_owner_are_left_to_the_present_one(self, shop: Shop) -> None:
+        a = self.member(shop)
+        shop.produce("one")
+        shop.wait("one", committed=1)
+        other, reply = shop.another()
+        shop.produce("two")
+        shop.bench.wait(lambda: not a.owns)
+        other.let_go([LetGo(NAME, reply.epoch, ())])
+        shop.wait("one", "two", committed=2)
+        assert not failures(a)
+
+    def test_of_a_handler_that_is_given_up_leave_a_letter_and_no_effect(self, shop: Shop) -> None:
+        shop.produce("one")
+        shop.bench.work.hold("one")
+        letters = Letters(shop.bench.changed)
+        settings = Settings(workers=2, handler_timeout_s=0.05, handler_grace_s=0.05, commit_interval_s=0.05)
+        if shop.is_sqlite:
+            pytest.skip("SQLite cannot end what another thread has begun")
+        self.member(shop, settings=settings, dead_letter="dlq", dead_letters=letters)
+        shop.bench.wait(lambda: letters.sent)
+        shop.bench.work.let_go()
+        shop.produce("two")
+        shop.wait("two", committed=2)
+
+
+def test_sessions_of_sqlalchemy_have_each_effect_once(shop: Shop) -> None:
+    engine = shop.engine()
+    store = shop.store("a")
+
+    def book(record: Record, *, tx: Any) -> None:
+        tx.connection().exec_driver_sql(f"INSERT INTO effects VALUES ('{(record.value or b'').decode()}')")  # noqa: S608 - ours
+        shop.bench.work.do("a", record)
+
+    shop.produce("one", "two", "three")
+    shop.bench.work.fail("two", ValueError())
+    shop.bench.member(
+        "a", settings=QUICK, claims=store, handler=book, transaction=store.sqlalchemy(sessionmaker(engine))
+    )
+    shop.wait("one", "two", "three", committed=3)
+    engine.dispose()
+
+
+@pytest.mark.full
+def test_coroutines_have_each_effect_once(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    databases = Databases.of("postgresql", tmp_path, lambda: request.getfixturevalue("postgres"))
+    with Bench(claims=databases.store()) as bench:
+        shop, failed = Shop(bench, databases), list[int]()
+
+        async def book(record: Record, *, tx: Any) -> None:
+            await tx.execute("INSERT INTO effects VALUES (%s)", ((record.value or b"").decode(),))
+            if record.offset % 7 == 0 and record.offset not in failed:
+                failed.append(record.offset)
+                raise ValueError
+
+        values = [str(number) for number in range(40)]
+        shop.produce(*values)
+        a = shop.member(settings=Settings(workers=2, ordering="none", commit_interval_s=0.05), handler=book)
+        shop.wait(*values, committed=40)
+        assert sorted(each.offset for each in a.told(RecordFailed)) == [0, 7, 14, 21, 28, 35]
+    databases.close()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

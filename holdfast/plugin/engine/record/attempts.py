@@ -342,7 +342,8 @@ def _report_batch(
     given = [at for at in range(sum(entry.count for entry in entries)) if at not in undecoded]
     failures = {**undecoded, **_failures(failure, given)}
     # In a transaction all of them are undone, and so is what they have sent: those that are not to blame run again.
-    undone = entries[0].handler.transaction is not None or entries[0].handler.outputs
+    handler = entries[0].handler
+    undone = handler.transaction is not None or handler.outputs or getattr(error, "undone", False)
     others = _NOT_STARTED if error is not None and undone else _OK
     number = 0
     for entry in entries:

@@ -224,7 +224,8 @@ class Hung:
     def _undone(self, entries: Sequence[Entry]) -> bool:
         """Let their transaction, where they have one, commit no more: its effects, and a dead letter, would both be.
         False = it is being committed."""
-        store, owner = entries[0].handler.transaction, entries[0].owner
+        handler, owner = entries[0].handler, entries[0].owner
+        store = handler.transaction or handler.marks
         return store is None or store.abandon(owner.name, owner.store_epoch, _offsets(entries))
 
     def _error(self, entry: Entry, what: str) -> HandlerHung:

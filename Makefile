@@ -98,11 +98,13 @@ audit: ## the demo again, its members telling what they do, and what `holdfast a
 	case $$code in 0|1|4) ;; *) exit $$code ;; esac
 	@echo "The demo's own ledger counts more repetitions: a member cannot tell what it did right before it was killed."
 
-chaos: setup-all ## the stories again and again: COUNT=5 SEED=1 ONLY=kill ON=rocketmq BACKLOG=20000 (in one partition, when a story begins), ON=spark KILLS=20 FAILOVERS=5, or ON=audit, or ON=transactions; results in chaos-out/
+chaos: setup-all ## the stories again and again: COUNT=5 SEED=1 ONLY=kill ON=rocketmq BACKLOG=20000 (in one partition, when a story begins), ON=spark KILLS=20 FAILOVERS=5, or ON=audit, ON=transactions, or ON=sql KILLS=200; results in chaos-out/
 ifeq ($(ON),spark)
 	$(PYTHON) -m tests.chaos.spark --kills $(KILLS) --failovers $(FAILOVERS) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
 else ifeq ($(ON),audit)
 	$(PYTHON) -m tests.chaos.audit --kills $(KILLS) --seed $(SEED)
+else ifeq ($(ON),sql)
+	$(PYTHON) -m tests.chaos.sql --kills $(KILLS) --seed $(SEED)
 else ifeq ($(ON),transactions)
 	$(PYTHON) -m tests.chaos.transactions --count $(COUNT) --seed $(SEED)
 else

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from holdfast.adapters.sql._psycopg import errors, psycopg, rows
+from holdfast.adapters.sql.changes import Statement
 from holdfast.adapters.sql.literals import inlined
 from holdfast.adapters.sql.watchdog import break_off
 from holdfast.dedup.transactions import ENDED_BEFORE, FAILED_BEFORE, Conflict
@@ -14,7 +15,6 @@ from holdfast.errors import StateError, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.adapters.sql.changes import Statement
     from holdfast.adapters.sql.watchdog import Watchdog
     from holdfast.errors import StoreError
 
@@ -37,7 +37,8 @@ def answered(connection: Connection, text: str) -> psycopg.pq.abc.PGresult:
     libpq waits: the wait of psycopg takes more processor time than such a statement. A signal of Python's is handled
     after the answer, or when the watchdog breaks the connection off.
     """
-    result = connection.pgconn.exec_(text.encode(connection.info.encoding))
+    encoding = "ascii" if text.isascii() else connection.info.encoding
+    result = connection.pgconn.exec_(text.encode(encoding))
     if result.status in _OK:
         return result
     if connection.pgconn.status == psycopg.pq.ConnStatus.BAD:
@@ -107,7 +108,7 @@ class PostgresTransaction:
 
     def change_each(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
         """Implements `Transaction.change_each`."""
-        self.connection.cursor().executemany(spelled(statement), rows)
+        answered(self.connection, "; ".join(inlined(Statement(statement, each)) for each in rows))
 
     def run_all(self, statements: str) -> None:
         """Run statements without parameters."""
@@ -221,7 +222,7 @@ def check_open(connection: AnyConnection) -> None:
         StoreUnavailable: its connection broke.
         StateError: it is not open, or a statement in it has failed.
     """
-    status = connection.info.transaction_status
+    status = connection.pgconn.transaction_status
     if status == _STATUS.INTRANS:
         return
     if connection.broken:  # not if the handler has closed it
@@ -231,7 +232,7 @@ def check_open(connection: AnyConnection) -> None:
 
 def is_idle(connection: AnyConnection) -> bool:
     """Whether it can begin another transaction."""
-    return bool(connection.info.transaction_status == _STATUS.IDLE)
+    return bool(connection.pgconn.transaction_status == _STATUS.IDLE)
 
 
 def check_committed(connection: AnyConnection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -41,10 +42,11 @@ class Row(NamedTuple):
         return unpacked(self.watermark, self.done)
 
 
-class Position(NamedTuple):
-    """All rows of one partition."""
+class Position:
+    """All rows of one partition. Args: rows: by their stripes."""
 
-    rows: Sequence[Row]
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
 
     @property
     def first(self) -> Row:
@@ -56,22 +58,24 @@ class Position(NamedTuple):
         """The first row, with a version that rises with each change of any of them."""
         return self.first._replace(version=sum(row.version for row in self.rows))
 
-    @property
+    @cached_property
     def watermark(self) -> int:
         """The first offset that is not done."""
-        return self._above().first_missing(max(row.watermark for row in self.rows))
+        return self._above.first_missing(max(row.watermark for row in self.rows))
 
     @property
     def done(self) -> OffsetSet:
-        """The offsets above the watermark that are done."""
-        found = self._above()
+        """The offsets above the watermark that are done: a new set each time."""
+        found = OffsetSet(self._above)
         found.remove_below(self.watermark)
         return found
 
+    @cached_property
     def _above(self) -> OffsetSet:
         found = OffsetSet()
         for row in self.rows:
-            found.update(row.above)
+            if row.done:  # most have none, and a takeover reads many
+                found.update(row.above)
         return found
 
     @property

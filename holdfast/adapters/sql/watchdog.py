@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from holdfast.runtime import Runtime
 
 #: How often it looks, as a share of the time that a reply may take.
@@ -36,31 +34,60 @@ class Watchdog:
         self._stop = runtime.event()
         self._runs = False
 
-    @contextmanager
-    def over(self, number: int) -> Iterator[None]:
-        """Look after one question. Args: number: of the connection's socket, which stays open meanwhile."""
-        with self._lock:
-            begins, self._runs = not self._runs, True
-            self._asked[number] = self._runtime.now() + self._timeout_s
-        if begins:
-            self._runtime.spawn(self._look, "holdfast-sql-watchdog")
-        try:
-            yield
-        finally:
+    def over(self, number: int) -> Question:
+        """Look after one question, as long as this is entered. Args: number: of the connection's socket, which stays
+        open meanwhile."""
+        return Question(self, number)
+
+    def begin(self, number: int) -> None:
+        """A question is asked. Each transaction comes here several times: no lock is taken."""
+        self._asked[number] = self._runtime.now() + self._timeout_s
+        if not self._runs:
+            self._run()
+
+    def end(self, number: int) -> None:
+        """It is answered. Returns when its connection is not being broken off."""
+        if self._asked.pop(number, None) is None:
             with self._lock:
-                self._asked.pop(number, None)
+                pass
 
     def stop(self) -> None:
         """End the thread. Does not wait for it."""
         self._stop.set()
 
+    def _run(self) -> None:
+        with self._lock:
+            begins, self._runs = not self._runs, True
+        if begins:
+            self._runtime.spawn(self._look, "holdfast-sql-watchdog")
+
     def _look(self) -> None:
         while not self._stop.wait(self._timeout_s * _LOOKS):
-            with self._lock:
-                now = self._runtime.now()
-                for number in [number for number, until in self._asked.items() if until < now]:
-                    del self._asked[number]
-                    break_off(number)
+            now = self._runtime.now()
+            for number, until in list(self._asked.items()):
+                if until < now:
+                    self._break_off(number, until)
+
+    def _break_off(self, number: int, until: float) -> None:
+        with self._lock:
+            # Whoever takes it out of the dictionary has it: us, or who was answered; or it is another question now.
+            if self._asked.get(number) == until and self._asked.pop(number, None) is not None:
+                break_off(number)
+
+
+class Question:
+    """One question, which is asked while this is entered."""
+
+    __slots__ = ("_number", "_of")
+
+    def __init__(self, of: Watchdog, number: int) -> None:
+        self._of, self._number = of, number
+
+    def __enter__(self) -> None:
+        self._of.begin(self._number)
+
+    def __exit__(self, *_: object) -> None:
+        self._of.end(self._number)
 
 
 def break_off(number: int) -> None:

@@ -702,11 +702,11 @@ RULES = (
     Broken(
         name="the-mark-in-a-transaction-of-its-own",
         file="adapters/sql/transactions.py",
-        rule="        opened = database.open(statements.marking(name, held.owner, change))\n",
+        rule="        opened: Opened = yield lambda: way.open(statements.marking(name, held.owner, change))\n",
         instead="        marking = statements.marking(name, held.owner, change)\n"
         "        [changed] = database.change_all([marking])\n"
         "        nothing = 'UPDATE holdfast_position SET free = free WHERE name = ? AND stripe = -1'\n"
-        "        opened = database.open(marking._replace(text=nothing, parameters=(name,)))\n"
+        "        opened = way.open(marking._replace(text=nothing, parameters=(name,)))\n"
         "        opened.changed = changed\n",
         breaks="what is undone, or whose process dies, counts as done",
         with_database=True,
@@ -755,7 +755,7 @@ RULES = (
     Broken(
         name="unknown-counts-as-done",
         file="adapters/sql/transactions.py",
-        rule="            self._find_out(error)\n",
+        rule="            yield from self._finding_out(error)\n",
         instead="            self._over(cut=True, done=True)\n",
         breaks="a COMMIT that was lost on its way counts",
         with_database=True,
@@ -763,7 +763,7 @@ RULES = (
     Broken(
         name="unknown-counts-as-failed",
         file="adapters/sql/transactions.py",
-        rule="            self._find_out(error)\n",
+        rule="            yield from self._finding_out(error)\n",
         instead="            self._over(cut=True)\n            raise\n",
         breaks="an effect whose COMMIT had no answer is made again",
         with_database=True,

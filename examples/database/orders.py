@@ -1,23 +1,28 @@
-"""Orders into a database, in batches: one transaction a batch, and a database that refuses a former owner.
+"""Orders into a database by SQLAlchemy: each order once, whatever crashes, and without Redis.
 
 To run it:
 
-    python -m examples.database.orders --database orders.db
+    python -m examples.database.orders --database sqlite:///orders.db
 """
 
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
-from examples.database.sink import Order, Sink
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session, sessionmaker
+
+from examples.database.models import Base, Order, book
 from examples.shop import Once, make_topics, parser, say
-from holdfast import BatchFailed, BatchOf, Holdfast, Record, RedisClaims, Settings, Unretriable
+from holdfast import BatchFailed, BatchOf, Holdfast, Record, Settings, Unretriable
 from holdfast.adapters.kafka import KafkaSource
+from holdfast.adapters.sql import SqlPositions
+
+_WORKERS = 4
 
 
-def store(sink: Sink, records: list[Record]) -> None:
-    """Write a batch; what it raises about single records is about these alone. The records are of one partition."""
+def store_all(session: Session, records: list[Record]) -> None:
+    """Write a batch. What is no order fails alone, and the others are written in another transaction."""
     orders: list[Order] = []
     failed: dict[int, Exception] = {}
     for position, record in enumerate(records):
@@ -25,27 +30,36 @@ def store(sink: Sink, records: list[Record]) -> None:
             orders.append(Order.read(record.value))
         except Unretriable as error:
             failed[position] = error
-    first, last = records[0], records[-1]
-    new = sink.write(str(first.partition), first.fence.epoch, orders)  # raises: all of the batch is tried again
-    say(f"stored {new} of {len(records)} ({first.partition}, offsets {first.offset} to {last.offset})")
     if failed:
         raise BatchFailed(failed)
+    book(session, orders)
+    first, last = records[0], records[-1]
+    say(f"stores {len(orders)} ({first.partition}, offsets {first.offset} to {last.offset})")
 
 
-def make_app(bootstrap: str, redis_url: str, topic: str, sink: Sink, *, once: bool) -> Holdfast:
+def make_app(bootstrap: str, database: str, topic: str, *, once: bool) -> Holdfast:
     """The whole consumer; `run()` it."""
+    engine = create_engine(database, pool_size=_WORKERS)
+    Base.metadata.create_all(engine)
+    # A service has the tables in its migrations: `holdfast sql schema` prints the store's.
+    store = SqlPositions.from_url(database, create=True)
     app = Holdfast(
         KafkaSource({"bootstrap.servers": bootstrap, "group.id": "warehouse"}, assignment="sticky"),
-        claims=RedisClaims.from_url(redis_url),
-        settings=Settings(workers=4),
+        claims=store,
+        settings=Settings(workers=_WORKERS),
         observers=[Once(lambda: app.stop())] if once else [],  # noqa: PLW0108 - there is no app yet
     )
 
     @app.handler(
-        topic, key="order_id", batch=BatchOf(records=100, wait_s=0.1), dead_letter=f"{topic}.dlq", name="store"
+        topic,
+        key="order_id",  # a producer that sends an order twice is another way to have it twice
+        batch=BatchOf(records=100, wait_s=0.1),
+        dead_letter=f"{topic}.dlq",
+        name="store",
+        transaction=store.sqlalchemy(sessionmaker(engine)),
     )
-    def _(records: list[Record]) -> None:
-        store(sink, records)
+    def _(records: list[Record], *, tx: Session) -> None:
+        store_all(tx, records)
 
     return app
 
@@ -53,16 +67,12 @@ def make_app(bootstrap: str, redis_url: str, topic: str, sink: Sink, *, once: bo
 def main() -> None:
     """Consume until SIGTERM or Ctrl-C."""
     options = parser(__doc__)
-    options.add_argument("--database", type=Path, default=Path("orders.db"), help="a SQLite file (%(default)s)")
+    options.add_argument("--database", default="sqlite:///orders.db", help="a URL of SQLAlchemy's (%(default)s)")
     options.add_argument("--once", action="store_true", help="end when what is there has been stored")
     asked = options.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     make_topics(asked.bootstrap, asked.topic, f"{asked.topic}.dlq")
-    sink = Sink(asked.database)
-    try:
-        make_app(asked.bootstrap, asked.redis, asked.topic, sink, once=asked.once).run()
-    finally:
-        sink.close()
+    make_app(asked.bootstrap, asked.database, asked.topic, once=asked.once).run()
 
 
 if __name__ == "__main__":

@@ -40,13 +40,13 @@ class Watchdog:
         return Question(self, number)
 
     def begin(self, number: int) -> None:
-        """A question is asked. Each transaction comes here several times: no lock is taken."""
+        """Note that a question is asked. Each transaction comes here several times: no lock is taken."""
         self._asked[number] = self._runtime.now() + self._timeout_s
         if not self._runs:
             self._run()
 
     def end(self, number: int) -> None:
-        """It is answered. Returns when its connection is not being broken off."""
+        """Note that it is answered. Returns when its connection is not being broken off."""
         if self._asked.pop(number, None) is None:
             with self._lock:
                 pass

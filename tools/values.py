@@ -50,8 +50,8 @@ def shown(value: str | griffe.Expr, module: griffe.Module) -> str | griffe.Expr:
                 found = found.final_target
             except griffe.AliasResolutionError:
                 return value
-        if not isinstance(found, griffe.Attribute) or found.value is None:
-            return value
+        if not isinstance(found, griffe.Attribute) or found.value is None or found.value is value:
+            return value  # the last: a text in which a constant's own name is a word
         behind = str(shown(found.value, found.module))
         if not (name.startswith("_") or _figure(behind) is not None):
             return value  # a name that users know, of an object

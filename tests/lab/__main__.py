@@ -9,6 +9,7 @@ files alone, at the end or by `--report`.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _VERSIONS = "import importlib.metadata as m, sys; print(*(m.version(each) for each in sys.argv[1:]))"
+
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 class Cell(NamedTuple):
@@ -116,7 +119,7 @@ def report(out: Path) -> str:
 
 
 def main() -> int:
-    """Status 1 where a cell could not be played."""
+    """Status 1 where a cell could not be played, 130 where it was stopped."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--seed", type=int, default=1, help="moments, victims and records hang on it")
     parser.add_argument("--count", type=int, default=1, help="so many seeds, from that one on")
@@ -130,7 +133,7 @@ def main() -> int:
     if not chosen:
         names = "; ".join(", ".join(each.name for each in both) for both in (FAULTS, CONSUMERS))
         parser.error(f"there is no such cell. Faults and consumers: {names}")
-    failed = 0
+    failed, stopped = 0, False
     try:
         with Servers() as servers:
             missing = [] if asked.report else [each for each in chosen if not each.played(asked.out)]
@@ -144,11 +147,12 @@ def main() -> int:
                 print(f"{number} of {len(missing)}: {cell}: {said} ({took:.0f} s)", flush=True)
     except KeyboardInterrupt:
         print("\nstopped: `make lab` again goes on with the cells that are missing", file=sys.stderr)
+        stopped = True
     except ServerFailed as error:
         print(f"\n{error}\n`make lab` again goes on with the cells that are missing", file=sys.stderr)
         failed += 1
     print(f"\n{report(asked.out)}\n{asked.out / 'lab.html'}, {asked.out / 'lab.md'}")
-    return int(failed > 0)
+    return _INTERRUPTED if stopped else int(failed > 0)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.lab import __main__ as lab
 from tests.lab import page, table, timeline
 from tests.lab.__main__ import Cell, cells, report
 from tests.lab.consumers import CONSUMERS
@@ -238,6 +239,26 @@ def test_a_cell_is_played_again_only_where_it_could_not_be_played(tmp_path: Path
     assert not cell.played(tmp_path)
     evidence(*each_once()).save(cell.file(tmp_path))
     assert cell.played(tmp_path)
+
+
+def test_a_run_that_is_stopped_keeps_what_it_has_and_goes_on_with_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played: list[str] = []
+
+    def play(cell: Cell, _: object) -> Evidence:
+        played.append(cell.consumer.name)
+        if played == ["bare-default", "bare-careful"]:
+            raise KeyboardInterrupt
+        return replace(evidence(*each_once()), consumer=cell.consumer.name)
+
+    monkeypatch.setattr(lab, "play", play)
+    monkeypatch.setattr("sys.argv", ["lab", "--only", "kill", "--on", "bare", "--out", str(tmp_path)])
+    assert lab.main() == 130
+    assert "bare client, defaults" in (tmp_path / "lab.md").read_text()
+    assert lab.main() == 0
+    assert played == ["bare-default", "bare-careful", "bare-careful", "bare-kip-848"]
+    assert "goes on with the cells that are missing" in capsys.readouterr().err
 
 
 def test_a_report_is_made_of_what_is_there(tmp_path: Path) -> None:

@@ -59,7 +59,8 @@ CONSUMERS = (
         "bare client, with care, KIP-848",
         "bare_careful",
         "the same by the consumer protocol (`group.protocol=consumer`), as holdfast has it here",
-        "As before.",
+        f"{_NO_MEMORY} Polls only between handlers: the partitions of a member wait for one that is long. This client "
+        "does not give up its membership then, as it does by the classic protocol.",
         words=("kip-848",),
     ),
     Consumer(
@@ -133,8 +134,8 @@ CONSUMERS = (
         "RocketMQ: PushConsumer",
         "rocketmq_push",
         "rocketmq-client-python (C++): a callback, `shutdown` at SIGTERM",
-        "Commits its offsets each few seconds, and hands queues over without waiting for what runs. It looks for "
-        "changes of the group each 20 s, and a member that falls silent keeps its queues for two minutes.",
+        "Commits its offsets each few seconds, and hands queues over without waiting for what runs. A member "
+        "that falls silent keeps its queues for two minutes.",
         broker="RocketMQ",
         environment=".venv-rocketmq",
         packages=("rocketmq-client-python",),
@@ -145,7 +146,7 @@ CONSUMERS = (
         "rocketmq_grpc",
         "rocketmq-python-client: a listener, `shutdown` at SIGTERM",
         "No order, and no queues: the broker leases each message, so a member that comes or goes moves nothing. What a "
-        "member has in hand when it dies comes again when its lease ends, a minute later by default.",
+        "member has in hand when it dies comes again when its lease ends.",
         broker="RocketMQ",
         environment=".venv-rocketmq5",
         offsets=False,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from holdfast.adapters.kafka import transactional_producer
+from holdfast import Holdfast, Outputs, Record, Settings
+from holdfast.adapters.kafka import KafkaSource, Transactions, transactional_producer
 from holdfast.errors import SourceError
 from holdfast.plugin.handling.outputs import Output
 from tests.harness.servers.kafka import KafkaServer
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from holdfast import HandlerCall, Holdfast
+    from holdfast import HandlerCall
 
 #: Ten of them, over all protocols and kinds of handlers.
 RUNS = [(seed, list(PROTOCOLS)[seed % 3], KINDS[seed // 3 % 3]) for seed in range(10)]
@@ -170,3 +172,37 @@ def test_a_broker_that_restarts_costs_no_output(tmp_path: Path) -> None:
             group.produce(100)
             group.await_committed()
         assert group.found().is_right
+
+
+def test_what_a_handler_makes_that_outlives_its_drain_is_dropped_and_the_new_owner_makes_it(group: Field) -> None:
+    let_go, calls = threading.Event(), list[tuple[str, int, int]]()
+
+    def app(name: str) -> Holdfast:
+        conf = {"bootstrap.servers": group.kafka.bootstrap, "group.id": group.group, **group.protocol}
+        source = KafkaSource(conf, assignment="keep", transactions=Transactions())
+        made = Holdfast(source, claims=None, settings=Settings(workers=8, drain_timeout_s=0.5, ramp=None))
+
+        @made.handler(group.source)
+        def handle(record: Record, *, out: Outputs) -> None:
+            calls.append((name, record.partition.number, record.offset))
+            if name == "first":
+                let_go.wait(PATIENCE_S)
+            out.send(group.target, key=record.key, value=record.value)
+
+        return made
+
+    group.produce(60, "well")
+    first, second = app("first"), app("second")
+    first.start()
+    until(lambda: len(calls) >= 6)
+    second.start()
+    until(lambda: any(name == "second" for name, *_ in calls))
+    let_go.set()
+    group.await_committed()
+    for each in (first, second):
+        each.stop(wait=True)
+    twice = {(number, offset) for name, number, offset in calls if name == "first"}.intersection(
+        (number, offset) for name, number, offset in calls if name == "second"
+    )
+    assert twice
+    assert group.found().is_right

@@ -56,7 +56,7 @@ def test_a_call_that_fails_leaves_nothing_and_one_that_returns_all_it_has_sent_i
         called(record(owner, 3))
     assert topics(owner.made) == []
     called(record(owner, 3))
-    assert owner.made.below(4) == [Output("a", None, b"1", []), Output("b", b"k", None, [("h", b"x")])]
+    assert owner.made.below(4) == [Output("a", None, b"1", ()), Output("b", b"k", None, [("h", b"x")])]
     assert owner.made.below(3) == []
     with pytest.raises(StateError, match="has returned"):
         out.send("c")

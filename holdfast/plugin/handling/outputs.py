@@ -34,8 +34,10 @@ class Output(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """About what it takes in memory."""
-        headers = sum(len(name) + len(value or b"") + _HEADER_BYTES for name, value in self.headers)
-        return _RECORD_BYTES + len(self.key or b"") + len(self.value or b"") + headers
+        size = _RECORD_BYTES + len(self.key or b"") + len(self.value or b"")
+        if self.headers:
+            size += sum(len(name) + len(value or b"") + _HEADER_BYTES for name, value in self.headers)
+        return size
 
 
 class Outputs:
@@ -71,12 +73,22 @@ class Outputs:
             raise StateError("out.send() after the handler has returned: what it sends then belongs to no record")
         if type(topic) is not str or not topic:
             raise Unretriable(f"out.send({topic!r}): name a topic")
-        pairs = [_header(*each) for each in (headers.items() if isinstance(headers, Mapping) else headers)]
-        self.sent.append(Output(topic, _bytes_of("key", key), _bytes_of("value", value), pairs))
+        if type(key) is not bytes:
+            key = _bytes_of("key", key)
+        if type(value) is not bytes:
+            value = _bytes_of("value", value)
+        pairs = _headers(headers) if headers else ()
+        self.sent.append(Output(topic, key, value, pairs))
 
     def close(self) -> None:
         """Take nothing more: the call has ended."""
         self._over = True
+
+
+def _headers(
+    headers: Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]],
+) -> Sequence[tuple[str, bytes | None]]:
+    return [_header(*each) for each in (headers.items() if isinstance(headers, Mapping) else headers)]
 
 
 def _header(name: str, value: bytes | str | None) -> tuple[str, bytes | None]:

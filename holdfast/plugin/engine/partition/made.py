@@ -42,6 +42,8 @@ class Made:
 
     def put(self, offsets: Sequence[int], outputs: Sequence[Output]) -> None:
         """Keep what a call has made of these records, ascending, in place of what one before has. Any thread."""
+        if not outputs and self._calls.keys().isdisjoint(offsets):
+            return
         with self._lock:
             if not self._settled or self._settled.isdisjoint(offsets):
                 self._put(offsets, outputs)
@@ -74,7 +76,7 @@ class Made:
             self._settled = {each for each in self._settled if each >= offset}
 
     def _put(self, offsets: Sequence[int], outputs: Sequence[Output]) -> None:
-        for offset in offsets if self._calls else ():
+        for offset in offsets:
             if (before := self._calls.pop(offset, None)) is not None:
                 self.bytes -= before.size
         if outputs:

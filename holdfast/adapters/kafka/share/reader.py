@@ -34,8 +34,6 @@ _POLL_S = 0.2
 #: A request may have stayed so long at the broker (fetch.wait.max.ms): what a poll after a longer pause finds at once
 #: may be as old as the pause.
 _PAUSE_S = 0.5
-#: If the app has not polled for this long, no records are asked for: their locks would only run.
-_WANTED_S = 1.0
 #: How long the first answer waits for others: each commit is a request, and a write at the broker.
 _GATHER_S = 0.005
 _LOOK_S = 0.05
@@ -75,7 +73,7 @@ class Shares(Protocol):
 
 
 class Reader:
-    """One client. `join` and `wake` are for other threads.
+    """One client. `join` and `end` are for other threads.
 
     Args:
         number: which of the source's clients.
@@ -122,7 +120,7 @@ class Reader:
             else:
                 failures = self._consume(client, failures)
             failures += 1
-            self._over.wait(BACKOFF.wait_s(failures, SourceFatal(), self._runtime.random) or _LOOK_S)
+            self.stopping.wait(BACKOFF.wait_s(failures, SourceFatal(), self._runtime.random) or _LOOK_S)
 
     def _consume(self, client: ShareConsumer, failures: int) -> int:
         """Until the app leaves, or the client has ended. Returns: failures in a row."""

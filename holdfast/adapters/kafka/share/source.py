@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 #: A lock's default; until the group was asked.
 _LOCK_S = 30.0
+#: If the app has not polled for this long, no records are asked for: their locks would only run.
 _WANTED_S = 1.0
+#: For a dead letter that a client sends itself.
 _LETTER_S = 5.0
 _CLOSE_STEP_S = 0.05
 

@@ -168,15 +168,16 @@ def test_what_came_for_the_last_time_is_saved_though_the_store_is_away(kafka: Ka
 def test_what_is_done_and_comes_again_is_skipped(
     kafka: KafkaServer, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    field, store = Field(kafka, deliveries=10), MemoryClaims()
-    field.fill(values(5))
+    field, store = Field(kafka), MemoryClaims()
+    field.fill(values(5), batch=5)
 
     def silent(self: Reader, _: object, answers: Sequence[Any]) -> None:
         self._open -= len(answers)
+        self.end()
 
     with monkeypatch.context() as patched:
-        patched.setattr(Reader, "_tell", silent)  # no acknowledgement reaches the broker
-        with field.app(gate, store):
+        patched.setattr(Reader, "_tell", silent)  # no acknowledgement reaches the broker, and the client leaves
+        with field.app(gate, store, clients=1):
             gate.wait_for(values(5))
     with field.app(gate, store) as app:
         until(lambda: app.app.snapshot().records.suppressed_by_key == 5 or None)

@@ -11,7 +11,7 @@ from holdfast.adapters.cli.described import from_file, from_options
 from holdfast.adapters.cli.lag import heading
 from holdfast.adapters.cli.output import count, shown
 from holdfast.adapters.cli.plan_output import Heading, tell
-from holdfast.adapters.cli.planning import Planned, change, live
+from holdfast.adapters.cli.plan_request import Planned, change, live
 from holdfast.errors import SettingError
 from holdfast.plugin.assign.java import offsets_partition
 from holdfast.timing import Deadline

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.inbox import AnotherLog, Moved, Proved, Trouble
 from holdfast.adapters.rocketmq.log import Found, Log, Stage, judge
-from holdfast.adapters.rocketmq.pulls import MIB, Pulls, Room
+from holdfast.adapters.rocketmq.pull_window import MIB, PullWindow, Room
 from holdfast.adapters.rocketmq.reading import Chunk
 from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus, Subscription
 from holdfast.adapters.rocketmq.trouble_lines import TroubleLines
@@ -88,7 +88,6 @@ class Queue:
     __slots__ = (
         "_expected",
         "_is_ready",
-        "_pulls",
         "_reserved",
         "_shared",
         "_size",
@@ -96,6 +95,7 @@ class Queue:
         "_subscription",
         "_troubles",
         "_wait_until",
+        "_window",
         "chunks",
         "commits",
         "count",
@@ -118,7 +118,7 @@ class Queue:
         self.log: Log | None = None
         #: The first offset of a log that begins above the offset that was to be read. A seek removes it.
         self.start: int | None = None
-        self._pulls = Pulls(None)
+        self._window = PullWindow(None)
         self.paused = self._stopped = False
         #: Answers that are not taken yet, the number of their messages, and their bytes.
         self.chunks: deque[Chunk] = deque()
@@ -136,7 +136,7 @@ class Queue:
     @property
     def end(self) -> int | None:
         """The end of the log in the last answer; None: not known, or not read any more."""
-        return None if self._stopped else self._pulls.end
+        return None if self._stopped else self._window.end
 
     # ---- from where, and until when
     def taken_over(self, committed: int | None) -> None:
@@ -161,7 +161,7 @@ class Queue:
         """Read on from this offset, after a wait. Messages that have arrived before stay: no pull would bring them
         again. Returns False if there was a seek since, or the queue is not read any more."""
         with self._shared.changed:
-            if self._stopped or self._pulls.next is not None:
+            if self._stopped or self._window.next is not None:
                 return False
             self._restart(offset)
             self._troubles, self._wait_until = 0, SYSTEM_CLOCK.now() + wait_s if wait_s else 0.0
@@ -305,11 +305,11 @@ class Queue:
                 or not self.log.proved
                 or self._size >= shared.most_size_of_queue
                 or (self._wait_until and SYSTEM_CLOCK.now() < self._wait_until)
-                or (offset := self._pulls.begin(self._room())) is None
+                or (offset := self._window.begin(self._room())) is None
             ):
                 return None
             self._reserve()
-            return self._pulls.turn, PullRequest(
+            return self._window.turn, PullRequest(
                 queue=self.partition,
                 group=shared.settings.group,
                 offset=offset,
@@ -329,10 +329,10 @@ class Queue:
         """Take the answer to a pull. On a connection's thread."""
         shared = self._shared
         with shared.changed:
-            if self._is_reset(asked, answer) or self._pulls.turn != turn:
+            if self._is_reset(asked, answer) or self._window.turn != turn:
                 return
             if isinstance(answer, SourceError):
-                self._restart(self._pulls.next)
+                self._restart(self._window.next)
                 self._troubles += 1
                 self._wait_until = SYSTEM_CLOCK.now() + (BACKOFF.wait_s(self._troubles, answer) or 0.0)
                 self._note_idle()
@@ -341,13 +341,13 @@ class Queue:
                 return
             self._troubles, self._wait_until, shared.let_in = 0, 0.0, True
             if self.log is None or not self.log.proved:  # the connection broke: another server may have answered
-                self._restart(self._pulls.next)
+                self._restart(self._window.next)
                 self._note_idle()
                 return
             if answer.status is not PullStatus.MOVED:
                 got = max(0, answer.next_offset - asked)
                 self._expected = (got, len(answer.body)) if answer.next_offset < answer.max_offset else (0, 0)
-            for at, due in self._pulls.answered(asked, answer):
+            for at, due in self._window.answered(asked, answer):
                 self._take_answer(self.log, at, due)
             self._reserve()
         self.pull()
@@ -435,12 +435,12 @@ class Queue:
         self.chunks.clear()
 
     def _restart(self, offset: int | None) -> None:
-        self._pulls.restart(offset)
+        self._window.restart(offset)
         self._reserve()
 
     def _reserve(self) -> None:
         """Reserve room for the messages that the pulls under way may bring."""
-        times, settings = self._pulls.under_way, self._shared.settings
+        times, settings = self._window.under_way, self._shared.settings
         count, size = (settings.pull_batch_size, _ANSWER_BYTES) if self._expected is None else self._expected
         before, self._reserved = self._reserved, (times * count, times * size)
         self._shared.room.reserve(self._reserved[0] - before[0], self._reserved[1] - before[1])
@@ -466,5 +466,5 @@ class Queue:
         """Become the last of the idle queues if no pull is under way, so that `Queues` will pull it."""
         idle = self._shared.idle
         idle.pop(self, None)
-        if not self._pulls.under_way and self._pulls.next is not None and not self.paused:
+        if not self._window.under_way and self._window.next is not None and not self.paused:
             idle[self] = None

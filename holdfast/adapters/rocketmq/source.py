@@ -98,7 +98,7 @@ class RocketMQSource:
         self.retry_topic = retry_topic(group)
         most = settings.max_reconsume_times
         self.retries = partial(comes_again, self.retry_topic, most) if settings.retry == "broker" else None
-        # `Pulls` continues at the next offset of the last answer, so every gap is one of the log.
+        # `PullWindow` continues at the next offset of the last answer, so every gap is one of the log.
         self.unroutable_letters, self.gaps_are_the_logs = OWN, True
 
     def __repr__(self) -> str:

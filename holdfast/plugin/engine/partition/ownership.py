@@ -250,8 +250,8 @@ class Ownership:
         self.move(Phase.OWNED)
 
     def enter(self, entry: Starting) -> bool:
-        """A worker asks whether to start the entry's next record: only while it is owned and, by our own clock, the
-        session lives.
+        """The start gate: a worker asks whether it may start the next record of an entry. It may only while the
+        partition is owned and, by our own clock, the session lives.
 
         It says that the record has started, and then looks. So once `move(FENCED)` has returned, the record either
         counts as started, or never will be: who has fenced sees what was said, or is seen here. Until a refusal is
@@ -276,7 +276,7 @@ class Ownership:
         enter = _enter_locked
 
     def enter_all(self, entries: Sequence[Starting]) -> bool:
-        """Open the gate for all records of these entries, which start together; or for none of them.
+        """Open the start gate for all records of these entries, which start together; or for none of them.
 
         The clock is asked once: a process that was frozen between two of its entries must not start the first ones.
         """

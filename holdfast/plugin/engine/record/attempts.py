@@ -1,4 +1,5 @@
-"""Attempts: a worker takes its entries through start gate, handler and outcome. Decides nothing."""
+"""Attempts: a worker takes its entries through the start gate (`Ownership.enter`), handler and
+outcome. Decides nothing."""
 
 from __future__ import annotations
 

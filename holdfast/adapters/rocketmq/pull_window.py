@@ -1,4 +1,7 @@
-"""Pulls: which pull of a queue comes next, their answers in the log's order, and the room for what they bring. Pure."""
+"""Pull window: which pull of a queue comes next, their answers in the log's order, and the room for what they bring.
+
+Pure: `queue.py` sends the pulls.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ MIB: Final = 1024 * 1024
 _AT_ONCE = 3
 
 
-class Pulls:
+class PullWindow:
     """Starts pulls ahead of answers. If the last two answers had the same number of offsets and the log is long enough,
     the offsets of the next pulls are predicted. If an answer ends elsewhere, the pulls beyond it are dropped.
 

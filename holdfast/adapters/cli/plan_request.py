@@ -1,4 +1,7 @@
-"""From a live look to a group that can be planned for, and from what a user says to a change. Pure."""
+"""Makes what `holdfast plan` asks for: the group, of a live look, and the change, of what the user says. Pure.
+
+`tools/advice/forecast.py` computes the plan.
+"""
 
 from __future__ import annotations
 

@@ -74,14 +74,14 @@ def batch(
     Raises:
         ValueError: a partition's name has a line break.
     """
-    names = layout.called(keys)
+    names = layout.names_of(keys)
     shards = layout.shards_of(names)
     groups: dict[int, Group] = {}
     for shard, items in _by_shard(layout, shards).items():
         own = _pick(names, items)
-        declared = layout.names(shard, own)
+        declared = layout.declared(shard, own)
         if results:
-            declared += layout.result_names(shard, own)
+            declared += layout.results(shard, own)
         args: Args = [len(own), _held(_pick(held, items)), layout.digests(own), times.garbage, times.window]
         if each:
             args += _pick(each, items)

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import ClaimKey
 
-#: Bytes of a key that is stored as text. A longer one would be kept for the window as it is, in Redis and its replicas.
+#: The most bytes of a key's name that Redis stores as text; of a longer one it stores a digest. Otherwise Redis and its
+#: replicas would keep the long text for the whole window.
 _LONGEST = 512
 #: Digests in the cache: those of keys in flight, some megabytes at most.
 _REMEMBERED = 8192
@@ -67,8 +68,8 @@ def decode(data: bytes) -> str:
 
 
 def scoped(scope: str) -> str:
-    """The part of a key's name before the key. The length makes it unambiguous: ("a:b", "c") and ("a", "b:c") are
-    two."""
+    """The part of a key's name before the key. The length makes it unambiguous: ("a:b", "c") and ("a", "b:c") get
+    different names."""
     return f"{len(scope)}:{scope}:"
 
 
@@ -85,7 +86,9 @@ def agreed(description: str) -> Agreed | None:
     if found := re.fullmatch(r"version=4 shards=(\d+) keys=plain", description):
         return Agreed(int(found[1]), hash_keys=False, keys_expected=1)
     if found := re.fullmatch(r"version=3 shards=(\d+) keys=hashed buckets=2\^(\d+)", description):
-        return Agreed(int(found[1]), hash_keys=True, keys_expected=2 ** int(found[2]) * int(found[1]) * _FILL // 2 + 1)
+        # The smallest number for which `Layout` makes so many buckets.
+        keys_expected = 2 ** int(found[2]) * int(found[1]) * _FILL // 2 + 1
+        return Agreed(int(found[1]), hash_keys=True, keys_expected=keys_expected)
     return None
 
 
@@ -175,7 +178,7 @@ class Layout:
         """The key of a sink's attempts."""
         return self._tags[0] + b"b:" + encode(sink)
 
-    def called(self, keys: Sequence[ClaimKey]) -> list[bytes]:
+    def names_of(self, keys: Sequence[ClaimKey]) -> list[bytes]:
         """Names of business keys in their shards: scope and text, or their digest; a key above 512 bytes by its
         scope and its digest."""
         if not keys:
@@ -198,24 +201,24 @@ class Layout:
         return names
 
     def shards_of(self, names: Sequence[bytes]) -> Sequence[int]:
-        """The shards of business keys, by their names (`called`)."""
+        """The shards of business keys, by their names (`names_of`)."""
         return [0] * len(names) if self.shards == 1 else [zlib.crc32(name) % self.shards for name in names]
 
     def places(self, keys: Sequence[ClaimKey]) -> list[tuple[int, bytes]]:
         """Return shard and name of each business key."""
-        names = self.called(keys)
+        names = self.names_of(keys)
         return list(zip(self.shards_of(names), names, strict=True))
 
-    def names(self, shard: int, places: Iterable[bytes]) -> list[bytes]:
-        """The names that a script about these keys has to declare."""
+    def declared(self, shard: int, names: Iterable[bytes]) -> list[bytes]:
+        """The Redis keys that a script about these business keys has to declare. Args: names: see `names_of`."""
         if not self.hash_keys:
             begin = self._tags[shard] + b"k:"
-            return [self._attempts[shard], *[begin + name for name in places]]
+            return [self._attempts[shard], *[begin + name for name in names]]
         begin, whole, last = self._tags[shard] + b"d:", self._whole, self._last
         if self._more:
-            buckets = [begin + digest[:whole] + last[digest[whole]] for digest in places]
+            buckets = [begin + digest[:whole] + last[digest[whole]] for digest in names]
         else:
-            buckets = [begin + digest[:whole] for digest in places]
+            buckets = [begin + digest[:whole] for digest in names]
         return [self._attempts[shard], self._claims[shard], *buckets]
 
     def buckets(self, digests: bytes) -> tuple[list[bytes], list[int]]:
@@ -231,14 +234,14 @@ class Layout:
         begin = self._tags[0] + b"d:"
         return [self._attempts[0], self._claims[0], *[begin + bytes(each) for each in sizes]], list(sizes.values())
 
-    def result_names(self, shard: int, places: Iterable[bytes]) -> list[bytes]:
-        """The names of these keys' results."""
+    def results(self, shard: int, names: Iterable[bytes]) -> list[bytes]:
+        """The Redis keys of these business keys' results."""
         begin = self._tags[shard] + b"r:"
-        return [begin + name for name in places]
+        return [begin + name for name in names]
 
-    def digests(self, places: Iterable[bytes]) -> bytes:
+    def digests(self, names: Iterable[bytes]) -> bytes:
         """The digests one after the other; empty where keys are plain."""
-        return b"".join(places) if self.hash_keys else b""
+        return b"".join(names) if self.hash_keys else b""
 
     def pattern(self, begin: str = "") -> bytes:
         """The pattern for SCAN: names in any shard whose part after the hash tag begins with `begin`. It also matches a

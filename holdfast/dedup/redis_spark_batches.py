@@ -72,7 +72,7 @@ class RedisBatches:
         """Ask for keys."""
         if not self.takes_digests:
             return [_VERDICTS[each] for each in self.claim_texts(attempt, keys)]
-        digests = self._parts.layout.called([ClaimKey(attempt.of.sink, key) for key in keys])
+        digests = self._parts.layout.names_of([ClaimKey(attempt.of.sink, key) for key in keys])
         ordered = sorted(digests)
         replies = dict(zip(ordered, self.claim_digests(attempt, b"".join(ordered)), strict=True))
         return [_VERDICTS[replies[digest]] for digest in digests]
@@ -85,7 +85,7 @@ class RedisBatches:
     def claim_texts(self, attempt: Attempt, keys: Sequence[str]) -> bytes:
         """Claim plain keys as `claim` does. Returns one character a key: the value of its `BatchVerdict`."""
         layout = self._parts.layout
-        names = layout.names(0, layout.called([ClaimKey(attempt.of.sink, key) for key in keys]))
+        names = layout.declared(0, layout.names_of([ClaimKey(attempt.of.sink, key) for key in keys]))
         return self._claim("batch_claim_plain", attempt, names, [len(keys), b"", b""])
 
     def claim_digests(self, attempt: Attempt, digests: bytes) -> bytes:

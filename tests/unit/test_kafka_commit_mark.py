@@ -42,7 +42,7 @@ def read(mark: CommitMark, metadata: str | None, offset: int = 7) -> Committed |
 @pytest.mark.parametrize("cluster", ["", "here", "named:by:hand"])
 def test_what_we_commit_is_ours_with_that_very_offset_only(topic_id: str, store: str, cluster: str) -> None:
     mark = made(topic_id, store, cluster)
-    [committed] = mark.on({P: 7})
+    [committed] = mark.marked({P: 7})
     assert read(mark, committed.metadata) == Committed(7, ours=True, store=store)
     assert read(mark, committed.metadata, offset=8) == Committed(8, ours=False)
 
@@ -85,7 +85,7 @@ def test_what_was_copied_from_another_cluster_with_its_metadata_is_honoured_and_
     mark = made(here)
     for _ in range(2):
         assert read(mark, copied.metadata, offset) == Committed(offset, ours=False)
-        mark.tell()
+        mark.log_decisions()
     [line] = caplog.messages
     assert "orders-0" in line
     assert "from the cluster there to here: it is honoured" in line
@@ -101,7 +101,7 @@ def test_a_commit_of_a_topic_that_was_deleted_since_is_told_to_say_nothing(caplo
     for number in range(8):
         reply = SimpleNamespace(topic="orders", partition=number, offset=7, metadata="holdfast:1:7:before:ours:here")
         assert mark.read(cast("Any", reply)) is None
-    mark.tell()
+    mark.log_decisions()
     [line] = caplog.messages
     assert "orders-0, orders-1, orders-2, orders-3, orders-4 and 3 more, group g" in line
     assert "deleted topic of the same name: it is ignored" in line
@@ -114,7 +114,7 @@ def test_a_partition_that_was_not_named_anew_commits_under_the_id_that_it_had() 
     mark.position_names([P, other], Deadline(60.0))
     ids.topic_id = "now"
     mark.position_names([other], Deadline(60.0))
-    committed = {each.partition: each for each in mark.on({P: 7, other: 7})}
+    committed = {each.partition: each for each in mark.marked({P: 7, other: 7})}
     assert read(mark, committed[0].metadata) is None  # an offset of the log that is gone
     assert read(mark, committed[1].metadata) == Committed(7, ours=True)
 

@@ -32,8 +32,8 @@ def claim(number: int) -> Claim:
 def test_long_keys_are_not_kept_for_their_digests() -> None:
     layout = Layout("n", 1, hash_keys=True)
     short, long = ClaimKey("g/t", "short"), claim(0).key
-    assert layout.called([short, long]) == [*layout.called([short]), *layout.called([long])]
-    assert grown(lambda number: layout.called([claim(number).key]), 200) < 1_000_000
+    assert layout.names_of([short, long]) == [*layout.names_of([short]), *layout.names_of([long])]
+    assert grown(lambda number: layout.names_of([claim(number).key]), 200) < 1_000_000
 
 
 def test_finished_keys_that_may_be_said_again_are_bounded_by_their_length() -> None:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka.messages import MessageSource
     from holdfast.plugin.own_loop.driven import Driven
 
-#: How long a call waits at most for threads that asked before it. One that has not taken its turn by then was
-#: interrupted.
-_GIVEN_S = 0.1
+#: How long a call waits at most for threads that asked for their turn before it. A thread that has not taken its turn
+#: by then was interrupted.
+_TURN_WAIT_S = 0.1
 
 
 class ClientCalls:
@@ -32,9 +32,9 @@ class ClientCalls:
     _offsets: LoopOffsets
     _closed: bool
     #: Threads whose call waits for its turn.
-    _asking: set[int]
-    #: Guards `_asking`, and is notified when one of them has its turn.
-    _asked: Condition
+    _waiting: set[int]
+    #: Guards `_waiting`, and is notified when one of them has got its turn.
+    _turn_taken: Condition
 
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
@@ -49,14 +49,15 @@ class ClientCalls:
             return self._source.client.offsets_for_times(partitions, timeout=timeout)
 
     def assignment(self) -> list[TopicPartition]:
-        """The assignment, as the client has it; empty while another client is made, because this one was finished."""
+        """The assignment, as the client has it; empty while a new client is made, since a fatal error has finished
+        the old one. Without the partitions that on_assign has left out."""
         with self._turn():
             left_out = self._offsets.left_out
             return [one for one in self._source.assignment() if partition_of(one) not in left_out]
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """The committed offsets, as the client reads them: without our mark in the metadata, and without an offset that
-        holdfast has committed only to begin there."""
+        holdfast has committed only because the group begins there."""
         with self._turn():
             return self._source.callbacks.commits.read(self._source.client.committed(partitions, timeout=timeout))
 
@@ -101,10 +102,10 @@ class ClientCalls:
     def _one_call(self) -> Iterator[None]:
         """Run calls in the order of their requests. Otherwise a loop that polls again at once would take the lock
         before a waiting thread has woken up, again and again, as long as no record comes."""
-        asking, me = self._asking, get_ident()
-        with self._asked:
-            self._asked.wait_for(lambda: not asking or self._driven.inside, timeout=_GIVEN_S)
-            asking.add(me)
+        waiting, me = self._waiting, get_ident()
+        with self._turn_taken:
+            self._turn_taken.wait_for(lambda: not waiting or self._driven.inside, timeout=_TURN_WAIT_S)
+            waiting.add(me)
         try:
             with self._driven.lock:
                 self._has_its_turn(me)
@@ -114,10 +115,10 @@ class ClientCalls:
             self._has_its_turn(me)
 
     def _has_its_turn(self, thread: int) -> None:
-        if thread in self._asking:
-            with self._asked:
-                self._asking.discard(thread)
-                self._asked.notify_all()
+        if thread in self._waiting:
+            with self._turn_taken:
+                self._waiting.discard(thread)
+                self._turn_taken.notify_all()
 
     # ---- calls that a client needs, and that are not needed here
     def unassign(self) -> None:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 
 _MARK = "holdfast:1"
-#: Partitions that one log line names at most.
-_NAMED = 5
+#: The most partitions that one log line names.
+_MOST_NAMED = 5
 
 
 class Identity(NamedTuple):
@@ -62,12 +62,12 @@ class CommitMark:
         self.ids: dict[str, str] = {}
         self._cluster = ""
         #: Partition -> its identity at its last takeover: an owner uses its position's name until the next one.
-        self._named: dict[Partition, Identity] = {}
+        self._identities: dict[Partition, Identity] = {}
         #: Returns the metadata that a loop has committed with an offset.
         self.note: Callable[[Partition, int], str] = lambda *_: ""
         #: Decisions about marks of another topic, with their partitions, to be logged once; and those logged already.
         self._decided: dict[str, list[str]] = {}
-        self._told: set[tuple[str, int, int]] = set()
+        self._logged: set[tuple[str, int, int]] = set()
 
     def position_names(
         self, partitions: Sequence[Partition], deadline: Deadline
@@ -80,27 +80,28 @@ class CommitMark:
         for partition in partitions:
             answer = names[partition] = found[partition.topic]
             if isinstance(answer, str):
-                self._named[partition] = Identity(answer, self._cluster)
+                self._identities[partition] = Identity(answer, self._cluster)
                 names[partition] = position_name(self._group, partition, answer, self._ids.cluster)
         return names
 
-    def on(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
-        """Mark offsets for a commit. After a topic was deleted and made again, each partition gets the new id at its
-        next takeover: an offset of the old log with the id of the new one would skip records."""
+    def marked(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
+        """These offsets for a commit, each with its mark. After a topic was deleted and made again, each partition gets
+        the new id at its next takeover: an offset of the old log with the id of the new one would skip records."""
         return [
-            TopicPartition(partition.topic, partition.number, offset, self._of(partition, offset))
+            TopicPartition(partition.topic, partition.number, offset, self._metadata(partition, offset))
             for partition, offset in offsets.items()
         ]
 
     def read(self, reply: TopicPartition) -> Committed | None:
-        """Read a committed offset and its mark; None = nothing is committed. `tell` logs the decisions."""
+        """Read a committed offset and its mark; None = nothing is committed. `log_decisions` logs what it has
+        decided about marks of another topic."""
         if reply.offset < 0:
             return None
-        said = _parsed(reply.metadata)
-        if said is None:
+        mark = _parsed(reply.metadata)
+        if mark is None:
             return Committed(reply.offset, ours=False)
-        there, here = said.of, Identity(self.ids.get(reply.topic, ""), self._cluster)
-        copied = said.offset != str(reply.offset)  # another tool has set the offset, and kept the metadata
+        there, here = mark.of, Identity(self.ids.get(reply.topic, ""), self._cluster)
+        copied = mark.offset != str(reply.offset)  # another tool has set the offset, and kept the metadata
         if there.topic_id != here.topic_id or not here.topic_id:
             another = bool(there.topic_id and here.topic_id)
             if there.cluster and here.cluster and there.cluster != here.cluster:
@@ -111,15 +112,15 @@ class CommitMark:
             elif another:
                 self._decide(reply, "it is of a deleted topic of the same name: it is ignored")
                 return None
-        return Committed(reply.offset, not copied, store="" if copied else said.store)
+        return Committed(reply.offset, not copied, store="" if copied else mark.store)
 
-    def tell(self) -> None:
+    def log_decisions(self) -> None:
         """Log the decisions about our commits of another topic, one line each."""
         for decided, partitions in self._decided.items():
-            more = f" and {len(partitions) - _NAMED} more" if len(partitions) > _NAMED else ""
+            more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
             _log.warning(
                 "the committed offset of %s%s, group %s, carries holdfast's mark, and %s",
-                ", ".join(partitions[:_NAMED]),
+                ", ".join(partitions[:_MOST_NAMED]),
                 more,
                 self._group,
                 decided,
@@ -127,13 +128,13 @@ class CommitMark:
         self._decided = {}
 
     def _decide(self, reply: TopicPartition, decided: str) -> None:
-        told = (reply.topic, reply.partition, reply.offset)
-        if told not in self._told:
-            self._told.add(told)
+        commit = (reply.topic, reply.partition, reply.offset)
+        if commit not in self._logged:
+            self._logged.add(commit)
             self._decided.setdefault(decided, []).append(str(partition_of(reply)))
 
-    def _of(self, partition: Partition, offset: int) -> str:
-        topic_id, cluster = self._named.get(partition, ("", ""))
+    def _metadata(self, partition: Partition, offset: int) -> str:
+        topic_id, cluster = self._identities.get(partition, ("", ""))
         mark = f"{_MARK}:{offset}:{topic_id}:{self._store_id()}"
         if note := self.note(partition, offset):
             return f"{mark}:{cluster}:{note}"

@@ -121,7 +121,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             deserialise=self._deserialiser(own),
         )
         self._source.check_settings(settings)
-        self._asking, self._asked = set(), Condition()
+        self._waiting, self._turn_taken = set(), Condition()
         self._driven = Driven(
             self._source,
             done_when=own.done_when,

@@ -382,7 +382,7 @@ class MessageSource(KafkaSource):
         """Commit and wait for the answer, as long as the client does. Raises KafkaException."""
         commits = self._callbacks.commits
         commits.sent(offsets)
-        replies = self.client.commit(offsets=self._mark.on(offsets), asynchronous=False)
+        replies = self.client.commit(offsets=self._mark.marked(offsets), asynchronous=False)
         return [commits.without_mark(reply) for reply in replies]
 
     def resolve(self, partition: Partition, offset: int, deadline: Deadline) -> int:

@@ -514,7 +514,7 @@ class KafkaSource:
             self._tell_transactions(self._transacting)
         replies = committed_of_each(self._client_or_raise(), partitions, deadline, "reading the committed offsets")
         found = {partition_of(each): error or self._mark.read(each) for each, error in replies}
-        self._mark.tell()
+        self._mark.log_decisions()
         return found
 
     def first_offsets(
@@ -539,7 +539,7 @@ class KafkaSource:
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Begin to commit. Never blocks: inside on_revoke librdkafka itself holds the partitions until the broker has
         answered, or its request has timed out, and a synchronous commit has no bound at all (95 s were seen)."""
-        said = self._mark.on(offsets)
+        said = self._mark.marked(offsets)
         if self._transactions is None:
             self._commit(said, offsets)
         else:

@@ -84,23 +84,23 @@ class ConsistentHash:
         self,
         members: Sequence[GroupMember],
         queues: Sequence[Partition],
-        previous: Mapping[Partition, str],  # noqa: ARG002 - it forgets
+        previous: Mapping[Partition, str],  # noqa: ARG002 - the plan does not depend on it
     ) -> dict[Partition, str]:
         """See `Strategy`."""
         ring: dict[int, str] = {}
-        known: Counter[str] = Counter()
+        numbered: Counter[str] = Counter()
         for member in in_order(members):
             # Members with the same client id share its name on the ring and continue the numbering, as in Java.
             for i in range(self.virtual_nodes):
-                ring[_place(f"{member.client_id}-{known[member.client_id] + i}")] = member.id
-            known[member.client_id] += self.virtual_nodes
-        places = sorted(ring)
-        owners = [ring[place] for place in places]
-        owners.append(owners[0])
-        return {queue: owners[bisect_left(places, _place(_as_java_prints(queue)))] for queue in queues}
+                ring[_point(f"{member.client_id}-{numbered[member.client_id] + i}")] = member.id
+            numbered[member.client_id] += self.virtual_nodes
+        points = sorted(ring)
+        owners = [ring[point] for point in points]
+        owners.append(owners[0])  # behind the last point comes the first one again
+        return {queue: owners[bisect_left(points, _point(_as_java_prints(queue)))] for queue in queues}
 
 
-def _place(name: str) -> int:
+def _point(name: str) -> int:
     """A point on the ring: the first four bytes of the MD5. Java encodes a lone surrogate as a question mark."""
     digest = hashlib.md5(name.encode("utf-8", "replace"), usedforsecurity=False).digest()
     return int.from_bytes(digest[:4], "big")
@@ -147,7 +147,7 @@ class ByConfig:
         self,
         members: Sequence[GroupMember],
         queues: Sequence[Partition],
-        previous: Mapping[Partition, str],  # noqa: ARG002 - it goes by its lists
+        previous: Mapping[Partition, str],  # noqa: ARG002 - the lists alone decide
     ) -> dict[Partition, str]:
         """See `Strategy`."""
         there = {*queues}
@@ -206,7 +206,7 @@ class MachineRoom:
         self,
         members: Sequence[GroupMember],
         queues: Sequence[Partition],
-        previous: Mapping[Partition, str],  # noqa: ARG002 - it forgets
+        previous: Mapping[Partition, str],  # noqa: ARG002 - the plan does not depend on it
     ) -> dict[Partition, str]:
         """See `Strategy`."""
         ordered = [member.id for member in in_order(members)]

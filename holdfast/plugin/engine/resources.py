@@ -32,7 +32,7 @@ _LOOKS_AT_A_BLOCKED_LOOP = 50
 
 
 class Resource(NamedTuple):
-    """How one of them is made."""
+    """How a resource is made."""
 
     name: str
     #: A generator function, plain or async.
@@ -41,7 +41,7 @@ class Resource(NamedTuple):
 
 
 class _Open(Protocol):
-    """One of them, in use."""
+    """A resource in use."""
 
     def open(self) -> bool: ...
 
@@ -88,7 +88,7 @@ class Resources:
 
 
 class _InThread:
-    """A plain one."""
+    """A plain resource: the thread that runs the app opens and closes it."""
 
     def __init__(self, resource: Resource) -> None:
         self._manager = contextmanager(resource.make)()  # type: ignore[arg-type]  # it is a plain one
@@ -103,16 +103,18 @@ class _InThread:
 
 
 class _InLoop:
-    """One task opens it, waits, and closes it."""
+    """An async resource: one task of the event loop opens it, waits for `_release`, and closes it."""
 
     def __init__(self, resource: Resource, coroutines: Coroutines, runtime: Runtime, stopping: Stopping) -> None:
         self.value: Any = None
         self._resource, self._coroutines, self._runtime, self._stopping = resource, coroutines, runtime, stopping
         self._error: BaseException | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._over: asyncio.Event | None = None
-        #: It is open, or has ended; it has ended.
-        self._ready, self._ended = runtime.event(), runtime.event()
+        self._release: asyncio.Event | None = None
+        #: It is open, or its task has ended without opening it.
+        self._ready = runtime.event()
+        #: Its task has ended.
+        self._ended = runtime.event()
 
     def open(self) -> bool:
         self._coroutines.add(self._hold, self._has_ended)
@@ -127,8 +129,8 @@ class _InLoop:
 
     def close(self) -> None:
         heard, looks, hurried = self._runtime.event(), 0, 0
-        if self._over is not None and not self._ended.is_set():
-            self._coroutines.call(self._over.set)
+        if self._release is not None and not self._ended.is_set():
+            self._coroutines.call(self._release.set)
             self._coroutines.call(heard.set)
         while not self._ended.wait(_LOOK_S):
             looks += 1
@@ -144,19 +146,19 @@ class _InLoop:
 
     # ---- in the event loop's thread
     async def _hold(self) -> None:
-        self._task, self._over = asyncio.current_task(), asyncio.Event()
+        self._task, self._release = asyncio.current_task(), asyncio.Event()
         try:
             async with asynccontextmanager(self._resource.make)() as self.value:  # type: ignore[arg-type]  # an async one
                 self._ready.set()
-                await self._over.wait()
+                await self._release.wait()
         except asyncio.CancelledError as error:
             self._error = error
             raise
         except BaseException as error:  # noqa: BLE001 - a SystemExit would end the event loop, and be lost with it
             self._error = error
 
-    def _has_ended(self, refusal: Exception | None) -> None:
-        self._error = self._error or refusal
+    def _has_ended(self, not_begun: Exception | None) -> None:
+        self._error = self._error or not_begun
         self._ended.set()
         self._ready.set()
 

@@ -111,14 +111,21 @@ class Driven:
         )
         self.moves = Moves(parts, self.family.partitions, self.user, self.settle)
         #: Reports about records, from any thread, which `collect` applies.
-        self._told: deque[Callable[[], None]] = deque()
+        self._reports: deque[Callable[[], None]] = deque()
+        #: The loop's thread, as of its last call.
         self._driver: Thread | None = None
-        self._others_end = False
-        #: The loop is inside of a call; state is being changed; a call was broken off while state was changed.
-        self._inside = self._writing = self._torn = False
+        #: Other threads than the loop's have reported ends.
+        self._other_threads_end = False
+        #: The loop is inside of a call.
+        self._inside = False
+        #: State is being changed; still True when the next call comes, if a signal handler has torn this one.
+        self._changing = False
+        #: A call was torn while state was changed.
+        self._torn = False
         #: The client was polled, and its records are not taken in yet.
         self._unread = False
-        self._client_at = 0.0
+        #: When to poll the client again, even if enough records are ready. 0: it was never polled.
+        self._poll_at = 0.0
         #: (records, bytes) in hand at the last look at the offsets of the loop's transactions.
         self._looked_at = (0, 0)
         #: Whether the loop must get something else than records first.
@@ -145,9 +152,9 @@ class Driven:
             try:
                 if not outer:
                     self._inside = True
-                    self._torn = self._torn or self._writing
+                    self._torn = self._torn or self._changing
                     self.user.take_out_of_hand()
-                    self._writing = True
+                    self._changing = True
                 yield
                 through = True
             except Exception:
@@ -179,7 +186,7 @@ class Driven:
         self._driver = parts.runtime.current()
         if self.done_when == "next_poll":
             self.end_all()
-        elif self._told:  # records that were given back come before later ones
+        elif self._reports:  # records that were given back come before later ones
             self.collect()
         if self._torn or self._unread or self.family.partitions.moving:
             self._mend()
@@ -188,7 +195,7 @@ class Driven:
         if self.done_when == "explicit":
             at_most = min(at_most, parts.settings.max_in_flight)
         ready = self._ready(at_most)
-        if ready < at_most or self._clock.now() >= self._client_at:
+        if ready < at_most or self._clock.now() >= self._poll_at:
             deadline = Deadline(timeout_s, self._clock)
             # While records wait for their turn, those that are ready are of a backlog: others may stand at the client.
             ahead = _AHEAD if at_most == 1 or parts.intake.waiting.records else 1
@@ -199,19 +206,18 @@ class Driven:
             self.settle()
         if parts.stopping.error is not None:
             raise parts.stopping.error
-        return [] if parts.sessions.stalled else self.user.give(at_most, self._client_at)
+        return [] if parts.sessions.stalled else self.user.give(at_most, self._poll_at)
 
     def take_quick(self) -> Record | None:
-        """Return the next record of a run that was fetched together, as `take(1, ...)` with "next_poll", if no other
-        work is due. None: call `take`.
+        """Return the next record of a run that was fetched together. It does what `take(1, ...)` would do with
+        "next_poll" while no other work is due. None: other work is due; call `take`.
         """
-        return None if self._told or self._writing else self.user.quick()
+        return None if self._reports or self._changing else self.user.quick()
 
     def mark_in_background(self) -> None:
         """Mark ended records while the loop is busy with those that it got last."""
-        if not (
-            self._writing or self.user.gives_quickly
-        ):  # else its last call was torn, and the next call must repair it first
+        was_torn = self._changing or self.user.gives_quickly  # then the next call must repair the state first
+        if not was_torn:
             self.collect()
             self.settle()
             self._publish()
@@ -243,7 +249,7 @@ class Driven:
         stopping.stop(why="close()")
         self._background_marks.stop()
         try:
-            if self.done_when != "explicit" or not self._others_end:
+            if self.done_when != "explicit" or not self._other_threads_end:
                 self.dismiss({entry.owner.partition for entry in self.user.handed_out})
             if self.parts.sessions.session is not None:
                 self._lifecycle.leave()
@@ -264,8 +270,8 @@ class Driven:
     @property
     def away_s(self) -> float:
         """Seconds since the loop's last call, at least; 0 while it is inside of a call, or before the first."""
-        away = self._client_at and not self._inside and not self.parts.stopping.begun
-        return max(self._clock.now() - self._client_at, 0.0) if away else 0.0
+        away = self._poll_at and not self._inside and not self.parts.stopping.begun
+        return max(self._clock.now() - self._poll_at, 0.0) if away else 0.0
 
     # ---- any thread, without the lock: a callback of the group may wait for the thread that calls
     def end(self, partition: Partition, offset: int) -> None:
@@ -282,8 +288,8 @@ class Driven:
         self._tell_driver(lambda: self.user.again(partition, offset))
 
     def _tell_driver(self, what: Callable[[], None]) -> None:
-        self._others_end = self._others_end or self.parts.runtime.current() != self._driver
-        self._told.append(what)
+        self._other_threads_end = self._other_threads_end or self.parts.runtime.current() != self._driver
+        self._reports.append(what)
         self.parts.workers.wake.set()
         self._background_marks.wake()
 
@@ -292,9 +298,9 @@ class Driven:
         """Apply reports about records."""
         self.user.take_back()
         self.parts.workers.wake.clear()
-        while self._told:
-            self._told[0]()
-            self._told.popleft()
+        while self._reports:
+            self._reports[0]()
+            self._reports.popleft()
 
     @property
     def starts_inside(self) -> bool:
@@ -309,7 +315,7 @@ class Driven:
         """Work until `over()` or the deadline, if other threads end records. Records that only this thread could end
         are not waited for: it is here."""
         parts = self.parts
-        while not over() and self._others_end and not deadline.passed and not parts.stopping.hurry:
+        while not over() and self._other_threads_end and not deadline.passed and not parts.stopping.hurry:
             parts.workers.wake.wait(min(MARK_S, deadline.left_s()))
             self.work()
 
@@ -340,7 +346,7 @@ class Driven:
     @property
     def unfinished(self) -> bool:
         """Whether the loop has records, results wait for the store's acknowledgement, or releases are owed."""
-        return bool(self.user.handed_out or self._told or self.parts.settling.waiting or self.parts.owed)
+        return bool(self.user.handed_out or self._reports or self.parts.settling.waiting or self.parts.owed)
 
     @property
     def with_handlers(self) -> int:
@@ -370,24 +376,24 @@ class Driven:
             self._look_elsewhere()
             self._lending.look(ready, parts.lanes.ready_bytes(ready) if ready and wanted > 1 else 0)  # one is too few
             if room := parts.intake.room(stopped=parts.sessions.stalled):
-                batch = self._asked(min(room, max(wanted - ready, ahead)), wait_s)
+                batch = self._poll_client(min(room, max(wanted - ready, ahead)), wait_s)
             else:
                 parts.workers.wake.wait(min(wait_s, MARK_S))
                 batch = NOTHING
-            self._client_at = self._clock.now() + _AHEAD_S
+            self._poll_at = self._clock.now() + _AHEAD_S
             self._steps.take_in(batch)
             self._unread = False
             until = self._clock.now() + _CATCH_UP_S
             while parts.intake.is_behind() and self._clock.now() < until:
                 # Partitions may stand at the client behind the backlog of another, which waits here instead.
-                self._steps.take_in(self._asked(parts.settings.poll_batch, 0.0))
+                self._steps.take_in(self._poll_client(parts.settings.poll_batch, 0.0))
                 self._unread = False
             self.work()
             self.family.tend()
             if self.moves.pending:
                 self.moves.make()
         except Exception as error:
-            if self._unread and not self._writing and not isinstance(error, HoldfastError):
+            if self._unread and not self._changing and not isinstance(error, HoldfastError):
                 raise  # not holdfast's, and raised in the poll: a signal handler's, after which the loop may go on
             self._unread = False
             parts.stopping.fail(error)  # raised by `take`, now and from now on
@@ -403,22 +409,22 @@ class Driven:
                 self.family.look_elsewhere()
                 self._looked_at = in_hand.records, in_hand.bytes
 
-    def _asked(self, at_most: int, wait_s: float) -> Batch:
+    def _poll_client(self, at_most: int, wait_s: float) -> Batch:
         """Poll the client. A signal (Ctrl-C, a job's time limit) nearly always strikes here: then the client must
         return the same records again, and no other state was torn."""
         self._unread = True
-        self._writing = False
+        self._changing = False
         batch = self._steps.ask(at_most, wait_s)
-        self._writing = True
+        self._changing = True
         return batch
 
     def _wait_s(self, deadline: Deadline) -> float:
         """How long to wait in the client. Short while other work is under way; also if a partition was paused for lack
         of room, and may go on because the loop has just taken its record."""
         parts = self.parts
-        busy = self._told or parts.settling.waiting or parts.owed or parts.sessions.stalled or parts.claiming.wanted
+        busy = self._reports or parts.settling.waiting or parts.owed or parts.sessions.stalled or parts.claiming.wanted
         busy = busy or parts.intake.waiting.records > 0 or parts.intake.tight
-        awaited = self._others_end and self.user.handed_out
+        awaited = self._other_threads_end and self.user.handed_out
         return parts.timers.next_s(deadline.left_s(MARK_S if busy or awaited else _IDLE_S))
 
     def _ready(self, at_most: int) -> int:
@@ -438,7 +444,7 @@ class Driven:
     # ---- after a call that was torn
     def _came_through(self) -> None:
         self.user.note_returned()
-        self._writing = False
+        self._changing = False
         self.user.came_through()  # last of all
 
     def _mend(self) -> None:

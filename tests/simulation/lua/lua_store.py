@@ -117,7 +117,7 @@ class LuaStore(StoreServer):
     def held(self, key: ClaimKey) -> tuple[Any, ...]:
         """Implements `StoreServer.held`."""
         [(shard, place)] = self._layout.places([key])
-        *claims, name = self._layout.names(shard, [place])
+        *claims, name = self._layout.declared(shard, [place])
         if not self._layout.hash_keys:
             return tuple(self._look((b"GET", name)))
         return tuple(self._look((b"HGET", claims[-1], place), (b"HGET", name, place)))

@@ -56,7 +56,7 @@ class KafkaOffsetTool(TopicView):
         mark.position_names(partitions, deadline)
         replies = committed(self.consumer, partitions, deadline, self._reading)
         found = {partition_of(each): mark.read(each) for each in replies}
-        mark.tell()
+        mark.log_decisions()
         return found
 
     def retry_lags(self, topic: str, deadline: Deadline) -> Mapping[str, int]:

@@ -63,7 +63,7 @@ class Servers:
             raise away
         return False
 
-    def open(self, subscriptions: Mapping[str, str], deadline: Deadline) -> None:
+    def check(self, subscriptions: Mapping[str, str], deadline: Deadline) -> None:
         """Check that these topics exist, that the brokers have the group and accept messages that are sent back, and
         that connected members have the same subscription. Raises SourceUnavailable, UnknownTopic, UnknownGroup,
         SubscriptionDiffers, SourceError.
@@ -84,7 +84,7 @@ class Servers:
             self._client, self._group, topics, readers="a RocketMQSource or a LeasedSource", members_read=False
         )
 
-    def begin(self, deadline: Deadline, *, latest: bool) -> None:
+    def commit_first_offsets(self, deadline: Deadline, *, latest: bool) -> None:
         """Commit an offset in each queue in which the group has none. Otherwise the client begins at the end or at the
         beginning, depending on the broker's memory at that moment. Raises SourceError.
 

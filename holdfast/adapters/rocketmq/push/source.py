@@ -51,7 +51,7 @@ _STOP_S = 0.1
 _LOOK_S = 1.0
 _LEAVE_S = 1.0
 #: How often brokers are asked whether they list this member.
-_PLACE_S = 0.5
+_MEMBER_S = 0.5
 
 _log = logging.getLogger("holdfast")
 
@@ -131,15 +131,17 @@ class PushSource:
         self._latest = consume_from_where == "latest"
         self._inbox = Inbox()
         self._servers: Servers | None = None
-        self._left: LeftBehindWatch | None = None
+        self._left_behind: LeftBehindWatch | None = None
         self._client: PushClient | None = None
         self._fence: Fence | None = None
         self._topics: frozenset[str] = frozenset()
+        #: What a callback of the client has raised; the next poll raises it in the loop's thread.
         self._fault: Exception | None = None
         self._alike: Alike | None = None
         self._coordinator: Coordinator | None = None
         self._open_store = self._in_group = False
-        self._place = Upkeep(f"{group}-place")
+        #: Asks the brokers until one lists this member.
+        self._member_check = Upkeep(f"{group}-member")
         load_classic()
 
     @property
@@ -167,14 +169,14 @@ class PushSource:
     def reach(self, topics: Collection[str], deadline: Deadline) -> None:
         """Wait for the name servers, and look for the topics. Raises SourceError; UnknownTopic names all missing
         topics."""
-        self._connected().reach([topic for topic in topics if not topic.startswith("^")], deadline)
+        self._servers_made().reach([topic for topic in topics if not topic.startswith("^")], deadline)
 
     @property
     def in_group(self) -> bool:
         """Whether a broker lists this member, or a message has arrived. The client itself does not report it."""
         return self._in_group
 
-    def _connected(self) -> Servers:
+    def _servers_made(self) -> Servers:
         if self._servers is None:
             self._servers = Servers(self._namesrv, self._group, self._credentials)
         return self._servers
@@ -190,10 +192,10 @@ class PushSource:
         subscriptions = {topic: self._tags.get(topic, "*") for topic in topics}
         # The client's default is the process id: the broker would take two consumers of one process for one.
         instance = f"{process_name()}-{uuid.uuid4().hex[:8]}"
-        servers = self._connected()
-        servers.open(subscriptions, deadline)
-        self._left = servers.left_behind()
-        self._left.start(deadline)
+        servers = self._servers_made()
+        servers.check(subscriptions, deadline)
+        self._left_behind = servers.left_behind()
+        self._left_behind.start(deadline)
         self._alike = Alike(
             self._coordinator,
             self._group,
@@ -203,7 +205,7 @@ class PushSource:
             open_store=self._open_store,
         )
         self._alike.join(deadline)
-        servers.begin(deadline, latest=self._latest)
+        servers.commit_first_offsets(deadline, latest=self._latest)
         self._client = PushClient(
             namesrv=self._namesrv,
             group=self._group,
@@ -213,17 +215,19 @@ class PushSource:
             subscriptions=subscriptions,
             take=self._take,
         )
-        self._place.add("whether the group has this member", lambda left: self._look_for(instance, left), _PLACE_S)
-        self._place.start()
+        self._member_check.add(
+            "whether the group has this member", lambda deadline: self._check_member(instance, deadline), _MEMBER_S
+        )
+        self._member_check.start()
 
-    def _look_for(self, instance: str, deadline: Deadline) -> None:
+    def _check_member(self, instance: str, deadline: Deadline) -> None:
         if not self._in_group:
             try:
-                self._in_group = self._opened.lists(instance, deadline)
+                self._in_group = self._servers_checked.lists(instance, deadline)
             except (NotAuthorised, BrokerRefused):  # a tools' request, which may need more permissions than consuming
                 self._in_group = True
         if self._in_group:
-            self._place.stop(0.0)
+            self._member_check.stop(0.0)
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Return records from the client's callbacks. Raises SubscriptionDiffers, ClusterDiffers: found after this
@@ -267,10 +271,10 @@ class PushSource:
 
     def look(self, queue: Partition, deadline: Deadline) -> Seen:
         """The queue's log and the group's offset. Raises SourceError."""
-        return self._opened.look(queue, deadline, dense=self._tags.get(queue.topic, "*").strip() == "*")
+        return self._servers_checked.look(queue, deadline, dense=self._tags.get(queue.topic, "*").strip() == "*")
 
     @property
-    def _opened(self) -> Servers:
+    def _servers_checked(self) -> Servers:
         if self._servers is None:
             raise AssertionError(self)
         return self._servers
@@ -314,11 +318,11 @@ class PushSource:
         self._end(servers, deadline)
 
     def _end(self, servers: Servers, deadline: Deadline) -> None:
-        self._place.stop(deadline.left_s(_LEAVE_S))
+        self._member_check.stop(deadline.left_s(_LEAVE_S))
         if self._alike is not None:
             self._alike.leave(Deadline(deadline.left_s(_LEAVE_S)))
-        if self._left is not None:
-            self._left.stop()
+        if self._left_behind is not None:
+            self._left_behind.stop()
         servers.close()
 
     # ---- the client's threads

@@ -30,8 +30,8 @@ class Ledger:
     __slots__ = ("_done", "_next", "_starts", "_stops", "first")
 
     def __init__(self, start: int, done: Collection[int] = ()) -> None:
-        """Args: start: the first offset to come; done: offsets from `start` on that are done, as a set for the ledger
-        alone if it is an OffsetSet."""
+        """Args: start: the first offset to come; done: offsets from `start` on that are done. The ledger takes an
+        OffsetSet over and changes it."""
         #: The first offset to come.
         self.first = self._next = start
         #: Known from the store, not polled yet.

@@ -49,11 +49,12 @@ class MemoryClaims:
         self._runtime = runtime
         self._lease_s = lease_s
         self._renewals = renewals
+        #: Takes each call to the store and brings its reply; in tests this may fail or be late.
         self._carry: Carry = straight
         #: The coordinator of groups in this store.
         self.groups = MemoryCoordinator(watch_s=1.0, runtime=runtime)
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
-        #: Made at the first use.
+        #: One at most, made at the first use.
         self._calls: list[Calls] = []
         after_fork(self, MemoryClaims._forked)
 
@@ -91,17 +92,17 @@ class MemoryClaims:
         lease = Lease(self._runtime.token(8), lease_s, self._runtime, sent_at=self._runtime.now())
         session = self._session(lease)
 
-        def known() -> None:
+        def add_session() -> None:
             self.state.sessions[session.id] = StoredSession(deadline=self.state.clock.now() + lease_s)
 
-        self._carry(lambda: self.state.handle(known))
+        self._carry(lambda: self.state.handle(add_session))
         if self._renewals:
             lease.start(session.renew)
             self._leases.add(lease)
         return session
 
     def close(self) -> None:
-        """Sessions that have not ended run out with their lease."""
+        """Stop renewing: sessions that have not ended run out with their lease."""
         for calls in self._calls:
             calls.close()
         for lease in sorted(self._leases, key=_session_id):  # the same order each time, wherever they lie in memory

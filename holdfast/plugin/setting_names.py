@@ -20,12 +20,13 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def known(cls: type[T]) -> type[T]:
-    """A decorator above `@dataclass`: an unknown argument, or one without a name, raises SettingError."""
+    """Let the constructor of a dataclass take known names only: an unknown argument, or one without a name, raises
+    SettingError. A decorator above `@dataclass`."""
     init: Callable[..., None] = cls.__init__
     names = [each.name for each in fields(cls) if each.init]  # type: ignore[arg-type]  # it is a dataclass
 
     @functools.wraps(init)
-    def named(self: T, *values: Any, **given: Any) -> None:  # noqa: ANN401 - as they come
+    def checked(self: T, *values: Any, **given: Any) -> None:  # noqa: ANN401 - as they come
         if values:
             raise SettingError(
                 cls.__name__, values[0], f"say which one it is: {names[0]}=..., as in {cls.__name__}(...)"
@@ -33,15 +34,15 @@ def known(cls: type[T]) -> type[T]:
         _check_names(given, names, f"{cls.__name__} has no setting of that name")
         init(self, **given)
 
-    setattr(cls, "__init__", named)  # noqa: B010 - an assignment is no method to mypy
+    setattr(cls, "__init__", checked)  # noqa: B010 - an assignment is no method to mypy
     return cls
 
 
-def known_arguments(**missing: str) -> Callable[[F], F]:
+def known_arguments(**required: str) -> Callable[[F], F]:
     """A decorator: an unknown argument raises SettingError; a missing one raises TypeError with an example.
 
     Args:
-        missing: required argument -> an example.
+        required: argument without which the call fails -> an example of its value.
     """
 
     def decorate(function: F) -> F:
@@ -51,15 +52,15 @@ def known_arguments(**missing: str) -> Callable[[F], F]:
         called = function.__qualname__.removesuffix(".__init__")
 
         @functools.wraps(function)
-        def named(*values: Any, **given: Any) -> Any:  # noqa: ANN401 - as the function's
+        def checked(*values: Any, **given: Any) -> Any:  # noqa: ANN401 - as the function's
             if not takes_any:
                 _check_names(given, names, f"{called} has no argument of that name")
-            for name, example in missing.items():
+            for name, example in required.items():
                 if name not in given:
                     raise TypeError(f"{called}: {name}= is missing: give {example}")
             return function(*values, **given)
 
-        return named  # type: ignore[return-value]  # it takes and returns what the function does
+        return checked  # type: ignore[return-value]  # it takes and returns what the function does
 
     return decorate
 

@@ -223,7 +223,7 @@ def _tell_letters(options: argparse.Namespace, output: Output, letters: Sequence
         output.say()
     if options.tracebacks:
         for letter in letters:
-            output.say_all(letter.told())
+            output.say_all(letter.traceback_lines())
             output.say()
 
 

@@ -1,5 +1,5 @@
 """A dead letter as its headers tell it, and which of them a person asks for. Pure; the headers are those of
-`plugin.dead_letter`."""
+`plugin.retrying.dead_letter`."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ class StoredLetter:
     @classmethod
     def of(cls, record: Record) -> StoredLetter:
         """Read a record of a dead letter topic."""
-        said = dict(record.headers)  # the last of a name counts, as everywhere
-        failed_at_ms = _number(said, "failed-at-ms")
-        # As `plugin.dead_letter` writes it: 3, or broker-a-3.
-        broker, _, number = (_text(said, "origin-partition") or "").rpartition("-")
+        headers = dict(record.headers)  # the last of a name counts, as everywhere
+        failed_at_ms = _number(headers, "failed-at-ms")
+        # As `plugin.retrying.dead_letter` writes it: 3, or broker-a-3.
+        broker, _, number = (_text(headers, "origin-partition") or "").rpartition("-")
         return cls(
             record=record,
-            origin_topic=_text(said, "origin-topic"),
+            origin_topic=_text(headers, "origin-topic"),
             origin_partition=_as_number(number),
             origin_broker=broker,
-            origin_offset=_number(said, "origin-offset"),
-            handler=_text(said, "handler"),
-            group=_text(said, "group"),
-            attempts=_number(said, "attempts"),
-            error_type=_text(said, "error-type"),
-            error_message=_text(said, "error-message"),
-            traceback=_text(said, "traceback"),
-            left_out=_text(said, LEFT_OUT.removeprefix(PREFIX)),
-            value_bytes=_number(said, "value-bytes"),
+            origin_offset=_number(headers, "origin-offset"),
+            handler=_text(headers, "handler"),
+            group=_text(headers, "group"),
+            attempts=_number(headers, "attempts"),
+            error_type=_text(headers, "error-type"),
+            error_message=_text(headers, "error-message"),
+            traceback=_text(headers, "traceback"),
+            left_out=_text(headers, LEFT_OUT.removeprefix(PREFIX)),
+            value_bytes=_number(headers, "value-bytes"),
             when_ms=record.timestamp_ms if failed_at_ms is None else failed_at_ms,
         )
 
@@ -74,7 +74,7 @@ class StoredLetter:
     def row(self, now_ms: int, *, values: bool) -> list[object]:
         """The letter's line in a table; see COLUMNS."""
         record = self.record
-        told: list[object] = [
+        cells: list[object] = [
             f"{_place(record.partition.broker, record.partition.number)}@{record.offset}",
             span((now_ms - self.when_ms) / 1000),
             shown(self.origin or "-", _ORIGIN_CHARS),
@@ -87,11 +87,11 @@ class StoredLetter:
         ]
         if values:
             value = record.value
-            told.append("-" if value is None else shown(value.decode("utf-8", "backslashreplace"), 10_000))
-        return told
+            cells.append("-" if value is None else shown(value.decode("utf-8", "backslashreplace"), 10_000))
+        return cells
 
-    def told(self) -> list[str]:
-        """Which letter it is, and the traceback in it, line by line."""
+    def traceback_lines(self) -> list[str]:
+        """A line that names the letter, and the lines of its traceback."""
         place = _place(self.record.partition.broker, self.record.partition.number)
         lines = (self.traceback or "(no traceback)").splitlines()
         return [f"{place}@{self.record.offset}", *(f"  {shown(line, 1_000)}" for line in lines)]
@@ -99,7 +99,7 @@ class StoredLetter:
     def as_json(self, *, values: bool) -> dict[str, object]:
         """The letter for programs; the fields are those of docs/operations/tools.md."""
         record = self.record
-        told: dict[str, object] = {
+        found: dict[str, object] = {
             "type": "letter",
             "topic": record.partition.topic,
             "partition": record.partition.number,
@@ -121,8 +121,8 @@ class StoredLetter:
             "value_bytes": len(record.value or b""),
         }
         if values:
-            told["value"] = of_bytes(record.value)
-        return told
+            found["value"] = of_bytes(record.value)
+        return found
 
 
 _DIGITS = 18

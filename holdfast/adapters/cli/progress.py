@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from holdfast.adapters.cli.streams import Written
     from holdfast.timing import Clock
 
+#: How often the line is rewritten on a terminal, and how often a line is written elsewhere.
 _REWRITE_S = 0.1
 _LINE_S = 5.0
-#: A terminal that has heard nothing for so long is told how long it takes already.
+#: After so long without news the line on a terminal says how long the work has taken, looked at each `_BEAT_S`.
 _QUIET_S = 2.0
 _BEAT_S = 0.5
 
@@ -26,10 +27,10 @@ class Progress:
     waits for one answer, and has nothing to count.
 
     Args:
-        err: where it is told.
-        what: is done.
-        total: of what is counted; None: not known.
-        clock: by which it is told.
+        err: where the line is written.
+        what: what is being done, such as "reading claims".
+        total: how many things the work has to do; None: not known.
+        clock: decides when to write.
     """
 
     def __init__(self, err: Written, what: str, total: int | None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -52,7 +53,13 @@ class Progress:
         self.clear()
 
     def at(self, done: int, more: str = "", *, of: int | None = None) -> None:
-        """How far it is. Cheap when it is not time to tell."""
+        """Note how much is done. Cheap while no line is due.
+
+        Args:
+            done: how many things are done.
+            more: text behind the numbers.
+            of: the total, if it is known only now.
+        """
         now = self._clock.now()
         if now < self._next:
             return
@@ -70,14 +77,14 @@ class Progress:
                 self._err.flush()
 
     def beat(self) -> None:
-        """Say that it goes on, where nothing else was said for a while. For terminals."""
+        """Add the time to the line, if there was no news for a while. For terminals."""
         with self._lock:
             now = self._clock.now()
             if now - self._told >= _QUIET_S and not self._over.is_set():
                 self._rewrite(f"{self._text}, {now - self._began:.0f} s")
 
     def clear(self) -> None:
-        """Take the line away: another is to be written there."""
+        """Take the line away: other text is to be written there."""
         with self._lock:
             if self._width:
                 self._err.write("\r" + " " * self._width + "\r")

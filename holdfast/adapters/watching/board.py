@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast")
 
-#: How often a member tells of itself.
+#: How often a member writes its apps' summaries.
 _EVERY_S = 3.0
-#: After so many times it removes what members have left that are gone for long.
+#: After so many writes it removes the summaries of members that are long gone.
 _TIDY_EACH = 20
 _NO_STORE = "this app's store keeps no figures of members: only this process is shown"
 
@@ -36,16 +36,18 @@ class Board:
 
     Args:
         apps: of one process. Those without a Redis tell nothing.
-        outside: the same apps.
+        outside: the same apps, as they are seen from outside.
     """
 
     def __init__(self, apps: Sequence[Watchable], outside: Outside) -> None:
         self._apps, self._outside = apps, outside
         self._stores: list[Coordinator | None] = [groups_beside(each.claims) for each in apps]
-        #: Under which each app's summary is kept: a process that has this one's name as well does not replace it.
+        #: The name of each app's summary in the store. It is random, so that two processes of one name do not replace
+        #: each other's.
         self._names = [f"{socket.gethostname()}-{os.getpid()}#{secrets.token_hex(4)}" for _ in apps]
+        #: Apps, by their place in `apps`, that have a summary in the store.
         self._posted: set[int] = set()
-        self._over = threading.Event()
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         if any(each is not None for each in self._stores):
             self._thread = threading.Thread(target=self._run, name="holdfast-board", daemon=True)
@@ -56,8 +58,8 @@ class Board:
         return [group_of(*each) for each in zip(self._stores, self._groups, self._names, strict=True)]
 
     def close(self) -> None:
-        """Tell no more, and take away what was told."""
-        self._over.set()
+        """Stop writing summaries, and remove those that were written."""
+        self._closed.set()
         if self._thread is not None:
             self._thread.join()
             for number in list(self._posted):
@@ -74,7 +76,7 @@ class Board:
 
     def _run(self) -> None:
         turns = 0
-        while not self._over.wait(_EVERY_S):
+        while not self._closed.wait(_EVERY_S):
             for number, told in enumerate(self._outside.status()["apps"]):
                 if told["state"] not in ("new", "starting"):  # until then the app has not tried its store
                     self._post(number, summary(told))

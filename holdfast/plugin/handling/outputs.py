@@ -43,17 +43,17 @@ class Output(NamedTuple):
 class Outputs:
     """The outputs of one call of a handler: its keyword-only parameter `out: Outputs`, if its source has transactions.
 
-    `send` only keeps. The records are written when the handler has returned, in a transaction together with the offset
-    of the record that they were made of; if it raises, none is. For the handler's own thread or task, until it returns.
-    In a test of a handler, `Outputs()` can be given and `sent` looked at.
+    `send` only keeps the records. They are written when the handler has returned, in one transaction with the offset of
+    the record that they were made of; if the handler raises, none is written. For the handler's own thread or
+    task, until it returns. A test of a handler can give `Outputs()` and look at `sent`.
     """
 
-    __slots__ = ("_over", "sent")
+    __slots__ = ("_closed", "sent")
 
     def __init__(self) -> None:
         #: In the order in which they were sent.
         self.sent: list[Output] = []
-        self._over = False
+        self._closed = False
 
     def send(
         self,
@@ -69,7 +69,7 @@ class Outputs:
             Unretriable: an argument has a wrong type.
             StateError: the handler has returned.
         """
-        if self._over:
+        if self._closed:
             raise StateError("out.send() after the handler has returned: what it sends then belongs to no record")
         if type(topic) is not str or not topic:
             raise Unretriable(f"out.send({topic!r}): name a topic")
@@ -81,8 +81,8 @@ class Outputs:
         self.sent.append(Output(topic, key, value, pairs))
 
     def close(self) -> None:
-        """Take nothing more: the call has ended."""
-        self._over = True
+        """Refuse further records: the call has ended."""
+        self._closed = True
 
 
 def _headers(

@@ -92,12 +92,12 @@ class Client:
 
     def places(self) -> list[PollTarget]:
         """The topics and brokers to poll, from the newest routes. Does not wait, once open. Raises SourceError."""
-        with faults.read("looking for brokers"):
+        with faults.as_source_errors("looking for brokers"):
             return [PollTarget(topic, broker) for topic in self._topics for broker in self._consumer.brokers(topic)]
 
     def receive(self, place: PollTarget, at_most: int) -> list[Delivery]:
         """Poll: return as soon as there are messages, after 5 s at most. Raises SourceError."""
-        with faults.read(f"receiving from {place.topic} on {place.broker}"):
+        with faults.as_source_errors(f"receiving from {place.topic} on {place.broker}"):
             poll = self._polls[place] = self._consumer.poll(*place, at_most, self._config.invisible_s)
             found = poll.result()
         return [_delivery(each) for each in found]
@@ -172,7 +172,7 @@ class Client:
         consumer, config = self._made(), self._config
         what = f"starting a consumer at {config.endpoints}"
         try:
-            with faults.read(what):
+            with faults.as_source_errors(what):
                 consumer.startup()
                 for topic in self._topics:
                     self._route(consumer, topic)
@@ -197,7 +197,7 @@ class Client:
         what = f"looking for topic {topic!r} at {self._config.endpoints}"
         endpoints = consumer.client_configuration.rpc_endpoints
         request.endpoints.CopyFrom(endpoints.endpoints)
-        with faults.read(what):
+        with faults.as_source_errors(what):
             asked = consumer.rpc_client.query_topic_route_async(
                 endpoints, request, metadata=consumer.sign(), timeout=self._config.request_timeout_s
             )

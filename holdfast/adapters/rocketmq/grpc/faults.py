@@ -18,15 +18,15 @@ _MULTIPLE_RESULTS = 30000
 _INVALID_RECEIPT_HANDLE = 40013
 _MESSAGE_NOT_FOUND = 40401
 _TOPIC_NOT_FOUND = 40402
-#: Unauthorised, forbidden.
-_CLOSED_TO_US = frozenset({40100, 40300})
+#: Unauthorised, forbidden: missing or wrong credentials, or too few rights.
+_NO_ACCESS = frozenset({40100, 40300})
 #: The request can never succeed: a setting, a version, a topic that is gone. 40018, "the time remaining is not enough
 #: for polling", is not among them: holdfast's polls leave more time, so such a poll was delayed by a busy machine.
 _REFUSED = frozenset({40001, 40002, 40003, 40010, 40011, 40015, 40200, 50100, 50500, 50501, 50502})
 #: The packages of errors that a call of the client raises. Errors of futures are Python's.
 _CLIENTS = frozenset({"builtins", "concurrent", "asyncio", "grpc", "google", "rocketmq"})
 #: gRPC's statuses for missing or wrong credentials.
-_GRPC_CLOSED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
+_GRPC_NO_ACCESS = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
 
 
 def nothing_there(code: int) -> bool:
@@ -55,10 +55,10 @@ def verdicts_of(code: int, entries: Mapping[str, int], receipts: Sequence[str]) 
     return [verdict_of(code)] * len(receipts)
 
 
-def refusal(code: int, words: str, what: str) -> SourceError:
+def refusal(code: int, message: str, what: str) -> SourceError:
     """The error for a status that is not OK."""
-    said = f"{what}: the proxy answers {code} ({words})"
-    if code in _CLOSED_TO_US:
+    said = f"{what}: the proxy answers {code} ({message})"
+    if code in _NO_ACCESS:
         return NotAuthorised(f"{said}: check access_key and secret_key, and what they may do")
     if code == _TOPIC_NOT_FOUND:
         return UnknownTopic(f"{said}: create the topic, or look whether the endpoints are those of its cluster")
@@ -66,9 +66,9 @@ def refusal(code: int, words: str, what: str) -> SourceError:
 
 
 @contextmanager
-def read(what: str) -> Iterator[None]:
-    """Convert errors of a call of the client into SourceError. An error that is not the client's, gRPC's or Python's
-    was raised by a signal handler, such as a job's time limit, and passes unchanged."""
+def as_source_errors(what: str) -> Iterator[None]:
+    """Wrap a call of the client: its errors are raised as SourceError. An error that is not the client's, gRPC's or
+    Python's was raised by a signal handler, such as a job's time limit, and passes unchanged."""
     try:
         yield
     except SourceError:
@@ -85,7 +85,7 @@ def failure(error: BaseException, what: str) -> SourceError:
     if callable(code):
         name = getattr(code(), "name", "")
         said = f"{what}: {name} ({getattr(error, 'details', str)() or 'no details'})"
-        if name in _GRPC_CLOSED:
+        if name in _GRPC_NO_ACCESS:
             return NotAuthorised(f"{said}: check access_key and secret_key, and what they may do")
         return SourceUnavailable(f"{said}: is the proxy up, and reachable at these endpoints?")
     if isinstance(code, int):

@@ -55,12 +55,12 @@ def read(message: Any, properties: Sequence[str]) -> Arrived:  # noqa: ANN401 - 
 
 
 #: The packages of errors that the client raises: its own, ctypes', and builtins, which C bindings raise.
-_THEIRS = frozenset({"rocketmq", "ctypes", "_ctypes", "builtins"})
+_CLIENT_PACKAGES = frozenset({"rocketmq", "ctypes", "_ctypes", "builtins"})
 
 
-def _is_the_client_s(error: BaseException) -> bool:
+def _is_from_client(error: BaseException) -> bool:
     """Whether the client has raised the error. Else a signal handler has, such as a job's time limit or Ctrl-C."""
-    known = isinstance(error, Exception) and type(error).__module__.partition(".")[0] in _THEIRS
+    known = isinstance(error, Exception) and type(error).__module__.partition(".")[0] in _CLIENT_PACKAGES
     return known and raised_by_handler(error) is None
 
 
@@ -84,14 +84,14 @@ class PushClient:
         """`take`: called with each message on the client's threads; returns whether to acknowledge. Must not raise."""
         self._package = package = load_classic()
         statuses = package.ConsumeStatus
-        well, again = statuses.CONSUME_SUCCESS, statuses.RECONSUME_LATER
+        success, later = statuses.CONSUME_SUCCESS, statuses.RECONSUME_LATER
 
         def call_back(message: Any) -> Any:  # noqa: ANN401 - see read()
-            return well if take(message) else again
+            return success if take(message) else later
 
         self._ended = threading.Event()
         self._ending: threading.Thread | None = None
-        starts = False
+        may_run = False
         try:
             consumer = self._consumer = package.PushConsumer(group)
             name_server = getattr(consumer, "set_name_server_address", None) or consumer.set_namesrv_addr
@@ -103,12 +103,12 @@ class PushClient:
             for topic, expression in subscriptions.items():
                 # A consumer has one callback: the last one gets the messages of all topics.
                 consumer.subscribe(topic, call_back, expression)
-            starts = True
+            may_run = True
             consumer.start()
         except BaseException as error:
-            if _is_the_client_s(error):
+            if _is_from_client(error):
                 raise SourceFatal(f"the C++ client did not start: {error!r}") from error
-            if starts:  # it may run already, and would fetch messages that no thread takes
+            if may_run:  # then it would go on and fetch messages that nobody takes
                 self.shut_down()
             raise
 

@@ -5,56 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.dedup.groups import GroupMember, Member, Plan, Strategy, View
+    from holdfast.dedup.membership import Membership
     from holdfast.records import Partition
     from holdfast.timing import Deadline
 
 
 #: A group's posts are gone, in seconds after the last one.
 POSTS_S = 600.0
-
-
-class Membership(Protocol):
-    """A member that is kept in its group by a thread of its own. Any thread may call."""
-
-    @property
-    def id(self) -> str:
-        """`<client id>#<random>`: unique to this join."""
-        ...
-
-    @property
-    def lost(self) -> bool:
-        """Whether the membership is over: by our own clock, without a call, or by a reply of the store. Once True, True
-        for ever. Does not block.
-
-        A lost member gives up all queues without a commit. A new join gets a new id.
-        """
-        ...
-
-    def plan(self) -> Plan:
-        """The newest known plan, some 50 ms old at most while the store answers. Does not block."""
-        ...
-
-    def members(self) -> Sequence[GroupMember]:
-        """The members of the group at the last look. Does not block."""
-        ...
-
-    def offer(self, queues: Sequence[Partition], servers: Collection[str] = ()) -> None:
-        """Report all queues that this member sees at the name server now, and the addresses of the cluster's servers,
-        as in `Member`. Does not block; the thread sends it."""
-        ...
-
-    def vouch(self, seconds: float) -> None:
-        """Report that the work goes on: stay in the group for `seconds` from now on. Before the first call there is no
-        limit. Does not block."""
-        ...
-
-    def leave(self, deadline: Deadline) -> None:
-        """Leave, and publish the plan of the others in the same call. Does not raise: without an answer the lease runs
-        out. Idempotent."""
-        ...
 
 
 class GroupState(NamedTuple):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.groups import Differs, Elsewhere, Refusal
 from holdfast.dedup.lease import Lease
-from holdfast.dedup.membership import KeptMembership
+from holdfast.dedup.membership import Membership
 from holdfast.errors import ClusterDiffers, StoreUnavailable, SubscriptionDiffers
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ def join_group(
     lease_s: float,
     watch_s: float,
     runtime: Runtime,
-) -> KeptMembership:
+) -> Membership:
     """Join, asking until it is answered or the deadline has passed, and begin to keep the membership.
 
     Args:
         make: makes the session for a member id and a lease. May raise StoreError.
-        group: this and all others as in `Coordinator.join` and `KeptMembership`.
+        group: this and all others as in `Coordinator.join` and `Membership`.
         member: as there.
         deadline: as there.
         strategy: as there.
@@ -65,7 +65,7 @@ def join_group(
     if isinstance(reply, Refusal):
         raise StoreUnavailable(f"joining group {group!r} took longer than the lease of {lease_s} s: ask again")
     lease = Lease(member_id, lease_s, runtime, sent_at)
-    membership = KeptMembership(
+    membership = Membership(
         session, lease, runtime, strategy=strategy, wake=wake, queues=queues, servers=member.servers, watch_s=watch_s
     )
     membership.start()

@@ -45,8 +45,11 @@ class _Offer(NamedTuple):
     servers: frozenset[str]
 
 
-class KeptMembership:
-    """See `Membership` in coordinator.py. Made after `join` was answered; `start` begins the thread.
+class Membership:
+    """A member that is kept in its group by a thread of its own. Any thread may call.
+
+    Made after `join` was answered; `start` begins the thread. A lost member gives up all queues without a commit; a new
+    join gets a new id.
 
     Args:
         session: one that has joined. From `start` on only the thread calls it.
@@ -94,24 +97,26 @@ class KeptMembership:
 
     @property
     def id(self) -> str:
-        """The member's id, unique to this join."""
+        """`<client id>#<random>`: unique to this join."""
         return self._lease.session_id
 
     @property
     def lost(self) -> bool:
-        """Whether the membership is over, by our own clock or by a reply of the store. Once True, True for ever."""
+        """Whether the membership is over: by our own clock, without a call, or by a reply of the store. Once True, True
+        for ever. Does not block."""
         return not self._lease.live()
 
     def plan(self) -> Plan:
-        """The newest known plan."""
+        """The newest known plan, some 50 ms old at most while the store answers. Does not block."""
         return self._plan
 
     def members(self) -> Sequence[GroupMember]:
-        """The members at the newest look."""
+        """The members of the group at the last look. Does not block."""
         return self._members
 
     def offer(self, queues: Sequence[Partition], servers: Collection[str] = ()) -> None:
-        """Report all queues that this member sees now, and the addresses of the servers."""
+        """Report all queues that this member sees at the name server now, and the addresses of the cluster's servers,
+        as in `Member`. Does not block; the thread sends it."""
         if not self._lease.own_process:
             return
         offering = _Offer(frozenset(queues), frozenset(servers))
@@ -120,11 +125,13 @@ class KeptMembership:
             self._call.set()
 
     def vouch(self, seconds: float) -> None:
-        """Report that the work goes on: stay in the group for `seconds` from now on."""
+        """Report that the work goes on: stay in the group for `seconds` from now on. Before the first call there is no
+        limit. Does not block."""
         self._lease.vouch(seconds)
 
     def leave(self, deadline: Deadline) -> None:
-        """Leave, and publish the plan of the others. Returns when that is done, at the deadline at the latest."""
+        """Leave, and publish the plan of the others in the same call. Returns when that is done, at the deadline at the
+        latest. Does not raise: without an answer the lease runs out. Idempotent."""
         if not self._lease.own_process:
             return  # in a forked child: the membership is the parent's
         if self._leaving is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.coordinator import GroupState
     from holdfast.dedup.groups import GroupMember, Member, Strategy
-    from holdfast.dedup.membership import KeptMembership
+    from holdfast.dedup.membership import Membership
     from holdfast.dedup.memory_state import Carry
     from holdfast.records import Partition
     from holdfast.runtime import Runtime
@@ -60,7 +60,7 @@ class MemoryCoordinator:
         wake: Callable[[], None],
         queues: Sequence[Partition] = (),
         lease_s: float = 10.0,
-    ) -> KeptMembership:
+    ) -> Membership:
         """Join, and stay. See `Coordinator.join`."""
         return join_group(
             lambda member_id, lease_s: self._session(group, member_id, lease_s),

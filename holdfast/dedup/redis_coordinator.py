@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.coordinator import GroupState
     from holdfast.dedup.groups import GroupMember, Member, Strategy
-    from holdfast.dedup.membership import KeptMembership
+    from holdfast.dedup.membership import Membership
     from holdfast.dedup.redis_store import RedisClaims
     from holdfast.records import Partition
     from holdfast.runtime import Runtime
@@ -69,7 +69,7 @@ class RedisCoordinator:
         wake: Callable[[], None],
         queues: Sequence[Partition] = (),
         lease_s: float = 10.0,
-    ) -> KeptMembership:
+    ) -> Membership:
         """Join, and stay until the membership leaves or is lost. See `Coordinator.join`.
 
         Args:

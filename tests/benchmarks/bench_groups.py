@@ -18,7 +18,7 @@ from tests.benchmarks.registry import Goal, Row, benchmark
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.dedup.membership import KeptMembership
+    from holdfast.dedup.membership import Membership
     from tests.benchmarks.lab import Lab
 
 #: A group at rest, beside which one more comes and goes.
@@ -85,7 +85,7 @@ def _changes(lab: Lab, rounds: int) -> list[Row]:
     ]
 
 
-def _come_and_go(coordinator: RedisCoordinator, resting: list[KeptMembership]) -> tuple[float, float, float]:
+def _come_and_go(coordinator: RedisCoordinator, resting: list[Membership]) -> tuple[float, float, float]:
     """Milliseconds: in the plan, known to all; gone for all."""
     time.sleep(0.15)  # a plan right after another waits until that is 100 ms old
     woken, never = threading.Event(), threading.Event()
@@ -100,7 +100,7 @@ def _come_and_go(coordinator: RedisCoordinator, resting: list[KeptMembership]) -
     return (joined - began) * 1000, (seen - began) * 1000, (time.perf_counter() - seen) * 1000
 
 
-def _join(coordinator: RedisCoordinator, name: str, wake: Callable[[], None]) -> KeptMembership:
+def _join(coordinator: RedisCoordinator, name: str, wake: Callable[[], None]) -> Membership:
     member = Member(client_id=name, subscription="all")
     return coordinator.join("g", member, Deadline(10.0), strategy=sticky, wake=wake, queues=_QUEUES)
 

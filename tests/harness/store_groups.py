@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.dedup.groups import GroupSession, Strategy
-    from holdfast.dedup.membership import KeptMembership
+    from holdfast.dedup.membership import Membership
 
 #: Long enough for no lease to end during a test.
 LEASE_S = 3600.0
@@ -155,7 +155,7 @@ class LuaBench(RedisBench):
 class Seat(NamedTuple):
     """A member whose plans can be waited for."""
 
-    membership: KeptMembership
+    membership: Membership
     woken: threading.Condition
 
     @property

@@ -21,8 +21,9 @@ from holdfast.errors import ClusterDiffers, StoreUnavailable, SubscriptionDiffer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast.dedup.coordinator import Coordinator, Membership
+    from holdfast.dedup.coordinator import Coordinator
     from holdfast.dedup.groups import GroupMember
+    from holdfast.dedup.membership import Membership
     from holdfast.errors import SourceError
     from holdfast.records import Partition
     from holdfast.timing import Deadline

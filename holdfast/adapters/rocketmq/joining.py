@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.remoting import RemotingClient
     from holdfast.adapters.rocketmq.settings import PullSettings
     from holdfast.adapters.rocketmq.topics import Topics
-    from holdfast.dedup.coordinator import Coordinator, Membership
+    from holdfast.dedup.coordinator import Coordinator
     from holdfast.dedup.groups import GroupMember, Strategy
+    from holdfast.dedup.membership import Membership
     from holdfast.records import Partition
 
 _log = logging.getLogger("holdfast.rocketmq")

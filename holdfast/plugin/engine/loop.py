@@ -86,7 +86,6 @@ class Engine:
             lanes=parts.lanes,
             unacked=parts.unacked,
             workers=parts.workers,
-            workers_at_most=settings.workers,
             timers=parts.timers,
             clock=runtime,
             recorder=parts.recorder,

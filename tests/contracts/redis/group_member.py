@@ -21,13 +21,11 @@ from holdfast.timing import Deadline
 from tests.harness.store_groups import GROUP, queues
 
 if TYPE_CHECKING:
-    from holdfast.dedup.membership import KeptMembership
+    from holdfast.dedup.membership import Membership
     from holdfast.records import Partition
 
 
-def join(
-    coordinator: RedisCoordinator, client_id: str, seen: list[Partition], woken: threading.Event
-) -> KeptMembership:
+def join(coordinator: RedisCoordinator, client_id: str, seen: list[Partition], woken: threading.Event) -> Membership:
     while True:
         try:
             return coordinator.join(

@@ -25,7 +25,6 @@ class Dispatch:
     """One thread, the one that runs the app.
 
     Args:
-        workers_at_most: how many handlers run at a time; 0 = in the polling thread.
         collect: take what has ended.
         stalled: whether nothing new may start.
         turn_s: how long handlers in the polling thread may hold up a turn.
@@ -37,7 +36,6 @@ class Dispatch:
         lanes: Lanes,
         unacked: Unacked,
         workers: Workers,
-        workers_at_most: int,
         timers: Timers,
         clock: Clock,
         recorder: Recorder,
@@ -47,7 +45,7 @@ class Dispatch:
         turn_s: float,
     ) -> None:
         self._lanes, self._unacked, self._workers, self._timers = lanes, unacked, workers, timers
-        self._at_most, self._clock, self._recorder = max(1, workers_at_most), clock, recorder
+        self._clock, self._recorder = clock, recorder
         self._collect, self._stalled, self._turn_s = collect, stalled, turn_s
         self._intake = intake
         self._turns = 0
@@ -121,7 +119,7 @@ class Dispatch:
                 return jobs
         else:
             chunk = min(self._workers.chunk, room)
-            fair = min(chunk, self._lanes.ready(handler.kind) // self._at_most)
+            fair = min(chunk, self._lanes.ready(handler.kind) // self._workers.count)
         entries = self._lanes.take(lane, chunk)
         records = sum(entry.count for entry in entries)
         partition = head.record.partition

@@ -77,8 +77,9 @@ class Workers:
         self._runtime, self._around = runtime, around
         #: Handlers run in `submit`.
         self.inline = count == 0
-        self._count = max(1, count)
-        self._async_count = self._count if async_count is None else async_count
+        #: How many plain handlers run at a time, at most.
+        self.count = max(1, count)
+        self._async_count = self.count if async_count is None else async_count
         self._name = name
         self._jobs: Queue[Call | None] = runtime.queue()
         self._threads: list[Thread] = []
@@ -135,7 +136,7 @@ class Workers:
             return 0 if self.home_ends else self._async_count - self._outstanding[kind]
         if self.inline:
             return 1
-        return self._count * (1 if self._call_s >= _LONG_S else 2) - self._outstanding[kind]
+        return self.count * (1 if self._call_s >= _LONG_S else 2) - self._outstanding[kind]
 
     @property
     def home_ends(self) -> bool:
@@ -149,12 +150,12 @@ class Workers:
 
     def all_stuck(self, kind: Kind) -> bool:
         """Whether so many calls hang as may run at the same time, of threads or of coroutines."""
-        return self._stuck[kind.is_async] >= (self._async_count if kind.is_async else self._count)
+        return self._stuck[kind.is_async] >= (self._async_count if kind.is_async else self.count)
 
     @property
     def running(self) -> int:
         """Calls that run, as far as known without asking the workers."""
-        return self.outstanding - self._of_threads + min(self._of_threads, self._count)
+        return self.outstanding - self._of_threads + min(self._of_threads, self.count)
 
     @property
     def _of_threads(self) -> int:
@@ -177,7 +178,7 @@ class Workers:
     def share(self, records: int) -> int:
         """How many records to put into one job, of so many that came together: all workers get some, if it pays."""
         worth = int(_CHUNK_WORTH_S / self._record_s)
-        return max(1, min(self.chunk, max(worth, -(-records // self._count))))
+        return max(1, min(self.chunk, max(worth, -(-records // self.count))))
 
     def ended(self) -> deque[Ended]:
         """Take what has ended since the last call, in the order of ending."""
@@ -267,7 +268,7 @@ class Workers:
 
     def _behind_long_calls(self, now: float) -> list[tuple[Entry, int, int]]:
         """Take back the jobs that were given while calls were short. Returns as `overdue`."""
-        if self.inline or now - self.given_at < _LONG_S or self._of_threads <= self._count:
+        if self.inline or now - self.given_at < _LONG_S or self._of_threads <= self.count:
             return []
         with self._lock:
             self._call_s = max(self._call_s, _LONG_S)
@@ -326,7 +327,7 @@ class Workers:
         self._jobs.put(call)
 
     def _add_thread(self) -> None:
-        if len(self._threads) < self._count and self._of_threads > len(self._threads):
+        if len(self._threads) < self.count and self._of_threads > len(self._threads):
             try:
                 self._threads.append(self._runtime.spawn(self._work, f"{self._name}-{next(self._numbers)}"))
             except RuntimeError as error:  # the machine's limit, or the end of the process: those that run go on
@@ -334,7 +335,7 @@ class Workers:
                     raise
                 if not self._fewer_logged:
                     self._fewer_logged = True
-                    _log.warning("going on with %d of %d threads: %s", len(self._threads), self._count, error)
+                    _log.warning("going on with %d of %d threads: %s", len(self._threads), self.count, error)
 
     def _work(self) -> None:
         while (call := self._jobs.get()) is not None:

@@ -92,7 +92,7 @@ def test_no_request_to_rocketmq_gets_the_answer_of_one_that_was_interrupted(*, w
 
 @pytest.mark.parametrize("raised", [TimeLimit(), KeyboardInterrupt()])
 def test_a_time_limit_is_no_answer_of_the_proxy(raised: BaseException) -> None:
-    with pytest.raises(type(raised)), faults.read("looking for topic 'orders'"):
+    with pytest.raises(type(raised)), faults.as_source_errors("looking for topic 'orders'"):
         raise raised
-    with pytest.raises(SourceUnavailable, match="looking for it"), faults.read("looking for it"):
+    with pytest.raises(SourceUnavailable, match="looking for it"), faults.as_source_errors("looking for it"):
         raise TimeoutError("no answer")

@@ -56,8 +56,8 @@ def begin(*brokers: Broker, tags: str = "*", latest: bool = False) -> None:
     with FakeServer(lambda command, peer: peer.answer(command, body=route)) as names:
         asked = Servers(names.address, "billing", None)
         try:
-            asked.open({"orders": tags}, Deadline(30.0))
-            asked.begin(Deadline(30.0), latest=latest)
+            asked.check({"orders": tags}, Deadline(30.0))
+            asked.commit_first_offsets(Deadline(30.0), latest=latest)
         finally:
             asked.close()
             for each in servers:
@@ -124,7 +124,7 @@ def test_a_member_that_one_broker_lists_is_in_the_group_also_while_another_is_aw
     route = route_body(dict.fromkeys(members, (2, 2)), members)
     with there, FakeServer(lambda command, peer: peer.answer(command, body=route)) as names:
         asked = Servers(names.address, "billing", None)
-        asked.open({"orders": "*"}, Deadline(30.0))
+        asked.check({"orders": "*"}, Deadline(30.0))
         away.close()
         assert asked.lists("java", Deadline(30.0))
         with pytest.raises(SourceUnavailable):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.adapters.spark import BatchFenced
-from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish, still
+from holdfast.adapters.spark.attempt_session import attempt_session, begin, check_still_ours, finish
 from holdfast.adapters.spark.marking import fenced
 from holdfast.adapters.spark.store import StoreAt
 from holdfast.adapters.spark.tasks import NAME, PRINT, ROWS, VERDICT, claiming
@@ -75,7 +75,7 @@ def test_a_redis_that_is_away_at_a_step_is_asked_again(
     assert len(asked) > 1
 
 
-@pytest.mark.parametrize("step", [finish, still])
+@pytest.mark.parametrize("step", [finish, check_still_ours])
 def test_a_redis_that_was_started_again_in_mid_batch_ends_the_attempt_and_the_next_one_finishes(
     server: RedisServer, step: Callable[..., None]
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_redis_that_was_started_again_in_mid_batch_ends_the_attempt_and_the_ne
     with at(server).opened(_PATIENCE_S) as (store, batches), attempt_session(store, batches, 300.0, _PATIENCE_S) as own:
         begun = begin(OF, batches, own, _PATIENCE_S)
         assert isinstance(begun, Begun)
-        still(begun.attempt, batches, own.session, _PATIENCE_S)
+        check_still_ours(begun.attempt, batches, own.session, _PATIENCE_S)
         finish(begun.attempt, batches, own.session, _PATIENCE_S)
         assert begin(OF, batches, own, _PATIENCE_S) == Finished(begun.attempt)
 
@@ -101,14 +101,14 @@ def test_an_attempt_whose_place_was_taken_or_whose_session_died_is_told_so_befor
     with at(server).opened(_PATIENCE_S) as (store, batches), attempt_session(store, batches, 300.0, _PATIENCE_S) as own:
         begun = begin(OF, batches, own, _PATIENCE_S)
         assert isinstance(begun, Begun)
-        still(begun.attempt, batches, own.session, _PATIENCE_S)
+        check_still_ours(begun.attempt, batches, own.session, _PATIENCE_S)
         with attempt_session(store, batches, 300.0, _PATIENCE_S) as other:
             begin(OF, batches, other, _PATIENCE_S)
             with pytest.raises(BatchFenced, match="another run of query q"):
-                still(begun.attempt, batches, own.session, _PATIENCE_S)
+                check_still_ours(begun.attempt, batches, own.session, _PATIENCE_S)
             batches.give_up(other.session.id)  # as if Redis had been away for longer than a lease
             with pytest.raises(BatchFenced):
-                still(begun.attempt, batches, own.session, _PATIENCE_S)
+                check_still_ours(begun.attempt, batches, own.session, _PATIENCE_S)
 
 
 def test_what_an_executor_has_of_a_batch_pickles_and_asks_nobody() -> None:

@@ -69,15 +69,15 @@ class ParquetTables:
         dataset = self._dataset(table)
         if dataset is None:
             return
-        names, made = [*keys], [pc.field(key) for key in keys]
+        names, expressions = [*keys], [pc.field(key) for key in keys]
         if steps is not None:
             names.append("step")
             since = pc.subtract(pc.field(steps.column), pa.scalar(steps.from_ms, pa.int64()))
-            made.append(pc.divide(since, pa.scalar(steps.step_ms, pa.int64())))
+            expressions.append(pc.divide(since, pa.scalar(steps.step_ms, pa.int64())))
         plan = [
             ac.Declaration("scan", ac.ScanNodeOptions(dataset, filter=_expression(where))),
             *([ac.Declaration("filter", ac.FilterNodeOptions(_expression(where)))] if where else []),
-            ac.Declaration("project", ac.ProjectNodeOptions([*made, pc.field(value)], [*names, "value"])),
+            ac.Declaration("project", ac.ProjectNodeOptions([*expressions, pc.field(value)], [*names, "value"])),
             ac.Declaration(
                 "aggregate", ac.AggregateNodeOptions([("value", f"hash_{how}", None, "result")], keys=names)
             ),

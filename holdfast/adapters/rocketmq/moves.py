@@ -54,7 +54,7 @@ class Moves:
         self._queues, self._offsets, self._inbox = queues, offsets, inbox
         #: Brokers whose master did not answer: their other queues are left for later, since each request waits inside a
         #: poll.
-        self._away: set[str] = set()
+        self._silent_brokers: set[str] = set()
         #: Limit log lines about a queue: the cause may last for long.
         self._broken: TroubleLines[Partition] = TroubleLines(0.0)
         self._behind: TroubleLines[Partition] = TroubleLines(_BEHIND_S)
@@ -75,7 +75,7 @@ class Moves:
 
     def begin_round(self) -> None:
         """Ask all masters again. Call it before a poll's events."""
-        self._away.clear()
+        self._silent_brokers.clear()
 
     def follow(self, event: Moved | AnotherLog | ResetByNotice, listener: RebalanceListener) -> None:
         """Tell the engine to seek, or continue the pulls here."""
@@ -102,12 +102,12 @@ class Moves:
         if queue.log is not log:
             return
         begun = False
-        if name.broker not in self._away:
+        if name.broker not in self._silent_brokers:
             try:
                 begun = self._reset_to_beginning(queue, log, listener)
             except SourceError as error:
                 _log.info("%s: %s; where it begins is not known yet: %s", name, log.why, error)
-                self._away.add(name.broker)
+                self._silent_brokers.add(name.broker)
         if not begun:
             queue.prove_again(log)
 

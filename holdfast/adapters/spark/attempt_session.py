@@ -79,6 +79,14 @@ def begin(
 ) -> Begun | Finished:
     """Begin the next attempt; or return the one that has finished a batch with this number.
 
+    Args:
+        of: the batch.
+        batches: asks Redis.
+        own: the driver's session for the attempt.
+        patience_s: how long to wait for another query that writes, and for Redis.
+        origin: see `BatchAttempts.begin`.
+        beside: the same.
+
     Raises:
         BatchRefused: another query writes for longer than `patience_s`, or batch numbers have begun anew.
         StoreUnavailable: Redis does not answer.
@@ -111,7 +119,7 @@ def begin(
         SYSTEM_CLOCK.sleep(min(0.5, max(0.02, found.left_s / 10)))
 
 
-def still(attempt: Attempt, batches: RedisBatches, session: RedisSession, patience_s: float) -> None:
+def check_still_ours(attempt: Attempt, batches: RedisBatches, session: RedisSession, patience_s: float) -> None:
     """Check that the attempt still has its batch, and renew its lease.
 
     Raises:

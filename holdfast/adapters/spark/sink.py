@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.adapters.spark._pyspark import SPARK_ERRORS
-from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish, still
+from holdfast.adapters.spark.attempt_session import attempt_session, begin, check_still_ours, finish
 from holdfast.adapters.spark.badrows import BadRows, bad_rows_of
 from holdfast.adapters.spark.batch_status import is_replay, require_replay
 from holdfast.adapters.spark.keys import check_columns, key_columns
@@ -269,7 +269,7 @@ class IdempotentSink:
             bad_rows = self.bad_rows
             check(counts, attempt, batches, self.key, self.patience_s, bad_rows=bad_rows is not None)
             mine = owned(bad_rows.without(keyed) if bad_rows else keyed, told, counts, self.keep)
-            ours = StillOurs(partial(still, attempt, batches, session, self.patience_s))
+            ours = StillOurs(partial(check_still_ours, attempt, batches, session, self.patience_s))
             ours.check()
             bad, among = counts.without_key, 0
             if write and bad_rows and bad:

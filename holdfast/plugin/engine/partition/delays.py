@@ -36,14 +36,14 @@ _PART, _MOST_S = 0.05, 1.0
 
 
 class _Hold:
-    """One partition, while one ownership of it lasts."""
+    """Whether one partition is held, while one ownership of it lasts."""
 
-    __slots__ = ("due_ms", "holds", "owner", "seen_due", "seen_until")
+    __slots__ = ("active", "due_ms", "owner", "seen_due", "seen_until")
 
     def __init__(self, owner: Ownership) -> None:
         self.owner = owner
-        #: Nothing of it goes on.
-        self.holds = False
+        #: The partition is held now: none of its records goes on.
+        self.active = False
         #: Wall clock, for people: when its next record is due.
         self.due_ms = 0
         #: Offsets below were seen, and are due then at the latest, by the engine's clock.
@@ -87,14 +87,14 @@ class Delays:
     # ---- inside
     def _held(self, partition: Partition) -> _Hold | None:
         hold = self._holds.get(partition)
-        return hold if hold is not None and hold.holds and hold.owner is self._owners.get(partition) else None
+        return hold if hold is not None and hold.active and hold.owner is self._owners.get(partition) else None
 
     def _due(self, owner: Ownership, came: Sequence[Record], step: Step) -> Sequence[Record]:
         """The records before the first that is not due."""
         hold = self._holds.get(owner.partition)
         if hold is None or hold.owner is not owner:
             hold = self._holds[owner.partition] = _Hold(owner)
-        if hold.holds:
+        if hold.active:
             return ()
         now, wall_ms = self._runtime.now(), self._runtime.wall_ms()
         for at, record in enumerate(came):
@@ -102,11 +102,11 @@ class Delays:
             if record.offset < hold.seen_until:
                 wait_s = min(wait_s, hold.seen_due - now)
             if wait_s > 0:
-                self._hold(hold, wait_s, step.delay_s, came[-1])
+                self._begin_hold(hold, wait_s, step.delay_s, came[-1])
                 return came[:at]
         return came
 
-    def _hold(self, hold: _Hold, wait_s: float, delay_s: float, last: Record) -> None:
+    def _begin_hold(self, hold: _Hold, wait_s: float, delay_s: float, last: Record) -> None:
         now, partition = self._runtime.now(), hold.owner.partition
         if now >= hold.seen_due:
             ends: Mapping[Partition, int] = {}
@@ -114,11 +114,11 @@ class Delays:
                 ends = self._source.end_offsets([partition])
             hold.seen_until, hold.seen_due = max(last.offset + 1, ends.get(partition, 0)), now + delay_s
         wait_s = max(wait_s, min(_PART * delay_s, _MOST_S))
-        hold.holds, hold.due_ms = True, self._runtime.wall_ms() + round(wait_s * 1000)
-        self._timers.after(wait_s, lambda: self._go_on(hold))
+        hold.active, hold.due_ms = True, self._runtime.wall_ms() + round(wait_s * 1000)
+        self._timers.after(wait_s, lambda: self._end_hold(hold))
 
-    def _go_on(self, hold: _Hold) -> None:
-        hold.holds = False
+    def _end_hold(self, hold: _Hold) -> None:
+        hold.active = False
         partition = hold.owner.partition
         if self._owners.get(partition) is hold.owner:
             hold.owner.seek_needed = True

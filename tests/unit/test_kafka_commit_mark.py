@@ -81,7 +81,7 @@ def test_what_was_copied_from_another_cluster_with_its_metadata_is_honoured_and_
     there: str, here: str, offset: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As MirrorMaker does (sync.group.offsets)."""
-    [copied] = made(there, cluster="there").on({P: 7})
+    [copied] = made(there, cluster="there").marked({P: 7})
     mark = made(here)
     for _ in range(2):
         assert read(mark, copied.metadata, offset) == Committed(offset, ours=False)
@@ -120,8 +120,8 @@ def test_a_partition_that_was_not_named_anew_commits_under_the_id_that_it_had() 
 
 
 def test_a_topic_whose_id_appears_or_goes_is_the_same_topic() -> None:
-    [without] = made("").on({P: 7})
-    [with_one] = made("now").on({P: 7})
+    [without] = made("").marked({P: 7})
+    [with_one] = made("now").marked({P: 7})
     assert (
         read(made("now"), without.metadata)
         == read(made(""), with_one.metadata)
@@ -137,7 +137,7 @@ def test_no_offset_of_another_log_is_ever_taken_for_ours(
     before: tuple[str, str], now: tuple[str, str], offset: int
 ) -> None:
     """And what lies in the same log, as far as anybody can know, is never dropped for its ids."""
-    [committed] = made(before[0], cluster=before[1]).on({P: 7})
+    [committed] = made(before[0], cluster=before[1]).marked({P: 7})
     found = read(made(now[0], cluster=now[1]), committed.metadata, offset)
     other_topic = bool(before[0] and now[0] and before[0] != now[0])
     other_cluster = bool(before[1] and now[1] and before[1] != now[1])

@@ -56,6 +56,6 @@ keys = st.builds(ClaimKey, st.sampled_from(["a", "a:b", "line\nbreak"]), st.text
 @given(found=st.lists(keys | st.sampled_from([ClaimKey("a", "\ud800"), ClaimKey("a", "\udc00")]), max_size=6))
 def test_a_key_has_one_name_whatever_is_asked_for_beside_it(layout: dict[str, Any], found: list[ClaimKey]) -> None:
     made = Layout("n", layout.get("shards", 1), hash_keys=layout["hash_keys"])
-    each = [made.called([key]) for key in found]
-    assert [[name] for name in made.called(found)] == each
+    each = [made.names_of([key]) for key in found]
+    assert [[name] for name in made.names_of(found)] == each
     assert len({name for [name] in each}) == len(set(found))

@@ -87,7 +87,7 @@ def test_who_comes_back_after_a_while_and_finds_others_is_told(group: Group, mon
     monkeypatch.setattr(module, "_LOOK_S", 0.05)
     first = group.join("a", orders="Paid")
     [held] = first._members.values()
-    held._lease.lose()  # type: ignore[attr-defined]  # as after a long outage of the store
+    held._lease.lose()  # as after a long outage of the store
     until(lambda: held.lost)
     group.claims.groups.state.groups.clear()
     group.join("b", orders="Refunded")

@@ -16,7 +16,8 @@ from tests.simulation.brokers.rocketmq_pulls import Pulled, pull
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from holdfast.dedup.coordinator import Coordinator, Membership
+    from holdfast.dedup.coordinator import Coordinator
+    from holdfast.dedup.membership import Membership
     from holdfast.plugin.ports import RebalanceListener
     from holdfast.records import Fence, Partition, Record
     from holdfast.runtime import Runtime

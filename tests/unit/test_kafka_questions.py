@@ -133,7 +133,7 @@ def test_a_commit_from_before_the_brokers_were_upgraded_is_ours(committed_with: 
     asks, _ = topic_ids(orders=committed_with)
     mark = CommitMark("g", asks, lambda: "")
     mark.position_names([PARTITION], Deadline(60))
-    [committed] = mark.on({PARTITION: 7})
+    [committed] = mark.marked({PARTITION: 7})
     asks, _ = topic_ids(orders=now)
     mark = CommitMark("g", asks, lambda: "")
     mark.position_names([PARTITION], Deadline(60))

@@ -196,7 +196,7 @@ def test_a_record_that_another_thread_has_in_hand_is_waited_for_by_the_next_owne
     got: list[Message] = []
     until(lambda: _more(first, got) >= 4)
     threading.Thread(target=first.done, args=(got[0],)).start()
-    until(lambda: first.poll(0.05) is None and not first._driven._told)
+    until(lambda: first.poll(0.05) is None and not first._driven._reports)
     second = loops.joined()
     came: list[Message] = []
 

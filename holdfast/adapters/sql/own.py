@@ -84,6 +84,8 @@ class OwnTransaction(SqlTransaction):
         if committed:
             log.error("a handler has raised after its transaction was committed: its records are done", exc_info=error)
             return None
+        if driver.is_cut and not self._abandoned:  # as of a transaction of the store's: the database is away
+            return self._slept(StoreUnavailable(f"the connection of a handler's transaction broke: {error}"), error)
         return Conflict() if driver.is_conflict(getattr(error, "orig", None) or error) else error
 
     def _looking(self) -> Steps[bool]:

@@ -233,6 +233,27 @@ class TestACommit:
         assert calls.marks(books(calls, lambda: _plain(database.url)), 0) is None
         assert calls.effects() == [0]
 
+    @pytest.mark.parametrize("begin", [_plain, _session])
+    def test_that_cannot_be_sent_since_the_connection_broke_is_no_failed_attempt(
+        self, database: Databases, begin: Any
+    ) -> None:
+        calls = Calls(database)
+
+        def handle(call: HandlerCall) -> None:
+            with begin(database.url) as connection:
+                calls.store.mark(connection, call)
+                database.ask(
+                    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND state = 'idle in transaction'"
+                )
+                write(connection, 0)
+
+        with pytest.raises(NotHandled) as raised:
+            calls.marks(handle, 0)
+        assert isinstance(raised.value.due_to, StoreUnavailable)
+        calls.marks(books(calls, lambda: _plain(database.url)), 0)
+        assert calls.effects() == [0]
+
     def test_that_a_failover_has_lost_is_made_again(self, databases: Databases) -> None:
         calls = Calls(databases)
         handle = books(calls, lambda: _plain(databases.url))

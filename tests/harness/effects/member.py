@@ -144,7 +144,9 @@ def app_of(told: Told) -> Holdfast:
 def _handlers(told: Told, store: SqlPositions) -> tuple[Callable[..., Any], Any]:
     work = Work(told)
     Session = sessionmaker(  # noqa: N806 - a class
-        sqlalchemy.create_engine(told.database.replace("postgresql://", "postgresql+psycopg://"), pool_size=4)
+        sqlalchemy.create_engine(
+            told.database.replace("postgresql://", "postgresql+psycopg://"), pool_size=4, max_overflow=0
+        )
     )
 
     def plain(record: Record, *, tx: Any) -> None:

@@ -33,7 +33,7 @@ _OPTIONS = {
     "synchronous_commit": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    "max_connections": "40",
+    "max_connections": "100",
     "shared_buffers": "16MB",
     "autovacuum": "off",
 }

@@ -103,7 +103,7 @@ def chosen(nodeid: str, seed: int) -> Protocol:
     return KAFKA[(zlib.crc32(test.encode()) + seed) % len(KAFKA)]
 
 
-def first_and_full(values: Iterable[int], count: int) -> list[object]:
+def first_and_full(values: Iterable[object], count: int) -> list[object]:
     """The first `count` values of a test's parameter for `make test`, the others for `make test-all`."""
     return [value if n < count else pytest.param(value, marks=pytest.mark.full) for n, value in enumerate(values)]
 

@@ -17,6 +17,7 @@ from tests.harness.servers.kafka import KafkaServer
 from tests.harness.transactions.field import PROTOCOLS, Field, play
 from tests.harness.transactions.member import KINDS, Kind, app_of
 from tests.harness.waiting import PATIENCE_S, until
+from tests.tiers import first_and_full
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
     from holdfast import HandlerCall
 
-#: Ten of them, over all protocols and kinds of handlers.
-RUNS = [(seed, list(PROTOCOLS)[seed % 3], KINDS[seed // 3 % 3]) for seed in range(10)]
+#: Ten of them, over all protocols and kinds of handlers; `make test` has one of each.
+_RUNS = [(seed, list(PROTOCOLS)[seed % 3], KINDS[seed // 3 % 3]) for seed in range(10)]
+RUNS = [run if run[0] in (0, 4, 8) else pytest.param(*run, marks=pytest.mark.full) for run in _RUNS]
 
 
 @pytest.mark.parametrize(("seed", "protocol", "kind"), RUNS)
@@ -50,7 +52,7 @@ def running(field: Field, **how: Any) -> Iterator[Holdfast]:
 member = contextmanager(running)
 
 
-@pytest.fixture(params=list(PROTOCOLS))
+@pytest.fixture(params=first_and_full(reversed(list(PROTOCOLS)), 1))
 def field(request: pytest.FixtureRequest, kafka: KafkaServer, tmp_path: Path) -> Iterator[Field]:
     with Field(kafka, tmp_path, protocol=request.param) as made:
         yield made

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.contracts.kafka.share.crew import Crew
 from tests.contracts.kafka.share.lab import Field
 
@@ -49,6 +51,7 @@ def test_after_a_kill_others_have_at_once_what_it_had_and_only_that_runs_again(
     assert (field.left(), field.dead()) == ([], [])
 
 
+@pytest.mark.full
 def test_who_stands_still_past_the_lock_starts_nothing_of_what_others_have(
     kafka: KafkaServer, redis_url: str, tmp_path: Path
 ) -> None:
@@ -69,6 +72,7 @@ def test_who_stands_still_past_the_lock_starts_nothing_of_what_others_have(
     assert (field.left(), field.dead()) == ([], [])
 
 
+@pytest.mark.full
 def test_killed_again_and_again_nothing_is_lost_and_nothing_archived(
     kafka: KafkaServer, redis_url: str, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def test_who_stops_ends_what_runs_and_gives_the_rest_back_at_once(kafka: KafkaSe
     assert field.left() == []
 
 
+@pytest.mark.full
 def test_a_retry_that_comes_after_the_lock_is_another_delivery(kafka: KafkaServer, gate: Gate) -> None:
     field = Field(kafka, lock_s=4.0)
     gate.fail("x")
@@ -145,6 +146,7 @@ def test_at_its_last_delivery_no_handler_gets_a_record(kafka: KafkaServer, gate:
     assert field.left() == []
 
 
+@pytest.mark.full
 def test_what_came_for_the_last_time_is_saved_though_the_store_is_away(kafka: KafkaServer, gate: Gate) -> None:
     """The engine claims nothing then, so the record waits: its client writes the letter before the lock ends."""
     field = Field(kafka, deliveries=2, lock_s=4.0)

@@ -290,7 +290,9 @@ class TestTroubleOfTheConsumer:
         callbacks.assignments = 1
         seen: list[Any] = []
         callbacks.listener = SimpleNamespace(committed=lambda *told: seen.append(told))
-        callbacks.on_commit(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), [TopicPartition("orders", 0, 7)])
+        callbacks.on_commit(
+            KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), [TopicPartition("orders", 0, 7, "holdfast:1:7:::")]
+        )
         callbacks.tell_commits()
         assert seen == [({PARTITION: 7}, {PARTITION: CommitFate.AGAIN})]
         told = callbacks.take_trouble()

@@ -39,9 +39,9 @@ RULES = (
     # ---- what is committed and marked
     Broken(
         name="commit-what-was-read",
-        file="plugin/engine/partition/commits.py",
-        rule="        return owner.ledger.watermark\n",
-        instead="        return owner.ledger.next\n",
+        file="plugin/engine/partition/ownership.py",
+        rule="        return self.ledger.watermark if self.made is None else self.made.up_to(self.ledger.watermark)\n",
+        instead="        return self.ledger.next\n",
         breaks="P1: an offset is committed above records that are not handled",
     ),
     Broken(

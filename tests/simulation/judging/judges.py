@@ -195,8 +195,9 @@ class Judges:
 
     def gave_up(self, member: str, record: Placed) -> None:
         """The engine has given that call up."""
-        for run in self._running(member, record):
-            run.given_up = True
+        last = self._last.get((member, record))  # a reset may have had all other runs of the record forgotten
+        for run in last.together if last is not None else ():
+            run.given_up = run.given_up or run.ended_at is None
 
     def overran(self, member: str, record: Placed, *, hurried: bool, starving: bool) -> None:
         """The engine reports that a handler outlived the drain, which is short where partitions that stay wait for
@@ -226,6 +227,9 @@ class Judges:
                 f"and has {handling.attempts} attempts",
             )
         self._sent_away(record, session)
+        last = self._last.get((member, record))
+        if record.replayed and last is not None and last not in record.unit.runs:
+            record.letter_of = None  # its call began before a reset, by which the record comes again
 
     def shortened(self, member: str, record: Placed) -> None:
         """Judge a dead letter that came without its record's value."""

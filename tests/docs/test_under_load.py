@@ -22,6 +22,7 @@ ELSEWHERE = {
     "serve(": "two members need two ports: tests/cli and tests/unit play it",
     "close_old_connections": "Django wants a project: tests/examples has one",
     "send_offsets_to_transaction": "its transactions are real ones: tests/contracts/kafka/test_consumer.py",
+    "ShareSource(": "its records are leased one by one: tests/contracts/kafka/share",
     "SqlPositions": "it asks for a database: tests/contracts/sql",
     "REGISTRY": "two members need two registries, as two processes have",
 }

@@ -62,10 +62,10 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Ask, and tell. Raises SettingError; NoAnswer: the only address gives none; StoreError: Redis gives none."""
+    shared.check_redis(options)
     if bool(options.urls) == bool(options.group) or bool(options.group) != bool(options.redis):
         raise SettingError("URL", options.urls, "give addresses of processes, or --group and --redis")
     if options.group:
-        shared.check_redis(options)
         with shared.claims_of(options) as store:
             return _looks(
                 options,

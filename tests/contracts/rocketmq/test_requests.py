@@ -131,6 +131,7 @@ def test_a_topic_is_known_as_soon_as_it_is_made_and_unknown_once_it_is_deleted(
         client.route(queue.topic, deadline(), fresh=True)
 
 
+@pytest.mark.full
 def test_a_changed_topic_is_known_also_where_new_groups_make_theirs_meanwhile(
     client: RemotingClient, admin: Admin, rocketmq: RocketMQServer, queue: Partition
 ) -> None:

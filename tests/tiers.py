@@ -27,12 +27,22 @@ _SPARK_TOO = ("tests/spark/audit/", "tests/spark/test_zombies.py")
 _STORIES = "tests/stories/"
 #: Who begins when: the longest first, so that nobody is waited for alone at the end.
 _ORDER = tuple(
-    f"tests/{part}/"
-    for part in ("spark", "stories", "simulation", "cli", "contracts", "properties", "unit/engine", "docs")
+    f"tests/{part}"
+    for part in (
+        "spark/",
+        "stories/",
+        "docs/test_under_load.py",
+        "simulation/",
+        "cli/",
+        "contracts/",
+        "properties/",
+        "unit/engine/",
+        "docs/",
+    )
 )
 #: What computes nearly all of its time. Of the others most wait for servers, processes and leases.
 _COMPUTES = (_SPARK, "tests/simulation/", "tests/properties/", "tests/docs/", "tests/golden/", "tests/unit/")
-_WAITS = "tests/unit/engine/"
+_WAITS = ("tests/unit/engine/", "tests/docs/test_under_load.py")
 
 
 def scheduler(config: pytest.Config, log: Any) -> object:

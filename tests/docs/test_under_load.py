@@ -30,6 +30,7 @@ EXAMPLES = [
     pytest.param(code if "KafkaSource(" in code else GIVEN + code, id=f"{page}-{number}")
     for page, text in sorted(PAGES.items())
     if page != "docs/how-to/testing.md"  # its app is played in a simulated world, by test_testing.py
+    if not page.startswith("docs/zh/")  # the code of the English page: test_zh_pages.py
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     if CONSUMES.search(code)
     if not any(each in code for each in ELSEWHERE)

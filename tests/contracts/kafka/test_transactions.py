@@ -123,7 +123,7 @@ def test_a_member_that_another_producer_of_its_name_has_fenced_goes_on(group: Fi
     assert group.found().is_right
 
 
-@pytest.mark.parametrize("why", ["size", "topic"])
+@pytest.mark.parametrize("why", first_and_full(["size", "topic"], 1))
 def test_an_output_that_no_broker_will_take_stops_the_app_and_names_the_topic(group: Field, why: str) -> None:
     app = app_of(group.told(target=group.target if why == "size" else f"{group.target}.missing"))
 

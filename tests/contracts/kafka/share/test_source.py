@@ -55,6 +55,7 @@ def test_each_record_is_handled_once_and_acknowledged(kafka: KafkaServer, gate: 
     assert field.left() == []
 
 
+@pytest.mark.full
 def test_a_record_is_acknowledged_after_its_handler_and_none_before(kafka: KafkaServer, gate: Gate) -> None:
     """Of one poll, the others are acknowledged while one still runs: nobody gets them when the process ends."""
     field = Field(kafka)
@@ -122,6 +123,7 @@ def test_a_retry_that_comes_after_the_lock_is_another_delivery(kafka: KafkaServe
     assert field.left() == []
 
 
+@pytest.mark.full
 def test_a_record_that_always_fails_is_a_dead_letter_with_its_own_error_before_the_last_delivery(
     kafka: KafkaServer, gate: Gate
 ) -> None:
@@ -187,6 +189,7 @@ def test_what_is_done_and_comes_again_is_skipped(
     assert field.left() == []
 
 
+@pytest.mark.full
 def test_the_same_business_key_is_the_same_work(kafka: KafkaServer, gate: Gate) -> None:
     field = Field(kafka)
     field.fill(["a", "b", "a", "b"])

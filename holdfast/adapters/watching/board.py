@@ -8,6 +8,7 @@ import secrets
 import socket
 import threading
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.watching.members import forgotten, members_of, summary
@@ -75,14 +76,20 @@ class Board:
         return [each.snapshot().group for each in self._apps]
 
     def _run(self) -> None:
-        turns = 0
-        while not self._closed.wait(_EVERY_S):
-            for number, told in enumerate(self._outside.status()["apps"]):
-                if told["state"] not in ("new", "starting"):  # until then the app has not tried its store
-                    self._post(number, summary(told))
-            turns += 1
-            if turns % _TIDY_EACH == 0:
-                self._tidy()
+        for turn in count(1):
+            if self._closed.wait(_EVERY_S):
+                return
+            try:
+                self._post_all()
+                if turn % _TIDY_EACH == 0:
+                    self._tidy()
+            except Exception:  # noqa: BLE001 - the next turn may be well again
+                _log.debug("the group's other members are not told of this process", exc_info=True)
+
+    def _post_all(self) -> None:
+        for number, told in enumerate(self._outside.status()["apps"]):
+            if told["state"] not in ("new", "starting"):  # until then the app has not tried its store
+                self._post(number, summary(told))
 
     def _post(self, number: int, text: str | None) -> None:
         store = self._stores[number]

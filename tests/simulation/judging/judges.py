@@ -228,7 +228,7 @@ class Judges:
             )
         self._sent_away(record, session)
         last = self._last.get((member, record))
-        if record.replayed and last is not None and last not in record.unit.runs:
+        if last is not None and last.since < record.replayed_at:
             record.letter_of = None  # its call began before a reset, by which the record comes again
 
     def shortened(self, member: str, record: Placed) -> None:
@@ -272,6 +272,7 @@ class Judges:
             if not (record.unit.business or by_name):
                 record.unit.runs.clear()
                 record.unit.handled, record.replayed = False, True
+                record.replayed_at = self._now()
             if record.lane is not None:
                 record.lane.first = min(record.lane.first, record.turn)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -86,6 +87,8 @@ class Placed:
     excused: bool = False
     #: A reset replays it: a finished message id says nothing about the replay.
     replayed: bool = False
+    #: When it was reset so.
+    replayed_at: float = -math.inf
     #: Its client has sent it back, and it comes again from another place.
     sent_back: bool = False
 

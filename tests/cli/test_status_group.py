@@ -66,6 +66,12 @@ def test_each_member_has_a_line(here: Here, members: Members) -> None:
     assert sorted(one["partition"] for each in found for one in each["partitions"]) == ["orders-0", "orders-1"]
 
 
+def test_the_redis_may_be_the_environments(here: Here, members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+    group, name, _, url, *namespace = members.where
+    monkeypatch.setenv("HOLDFAST_REDIS", url)
+    assert "g: 2 members" in here("status", group, name, *namespace).stdout
+
+
 def test_a_member_that_tells_nothing_any_more_is_told_of(here: Here, members: Members) -> None:
     [name, *_], old = members.coordinator.posts("g"), told(members)[0]
     gone = old | {"member": "killed", "at_ms": old["at_ms"] - int(2_000 * SILENT_S)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.adapters.cli import options as shared
@@ -12,6 +13,7 @@ from holdfast.adapters.cli.status_request import TOKEN, NoAnswer, Request
 from holdfast.adapters.cli.status_table import ask_all, tell, tone_of
 from holdfast.adapters.cli.watch_loop import again_and_again
 from holdfast.errors import SettingError
+from holdfast.plugin.overrides import TOOLS
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +47,7 @@ def add(commands: Commands) -> None:
         help="in the place of addresses: all members of the group that serve a page, as they tell of themselves in the "
         "Redis of --redis",
     )
-    shared.add_redis(made, "with --group", required=False)
+    shared.add_redis(made, f"with --group (or {TOOLS['redis']} in the environment)", required=False)
     made.add_argument("--watch", action="store_true", help="repeat until Ctrl-C")
     made.add_argument(
         "--every", type=seconds, default=2.0, metavar="S", help="seconds between two looks (default: %(default)g)"
@@ -62,6 +64,8 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Ask, and tell. Raises SettingError; NoAnswer: the only address gives none; StoreError: Redis gives none."""
+    if options.group and not options.redis:
+        options.redis = os.environ.get(TOOLS["redis"])
     shared.check_redis(options)
     if bool(options.urls) == bool(options.group) or bool(options.group) != bool(options.redis):
         raise SettingError("URL", options.urls, "give addresses of processes, or --group and --redis")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
-import socket
 import threading
 from functools import cached_property
 from itertools import count
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.watching.members import forgotten, members_of, summary
 from holdfast.dedup.groups_beside import groups_beside
 from holdfast.errors import HoldfastError
+from holdfast.process_name import process_name
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class Board:
         self._stores: list[Coordinator | None] = [groups_beside(each.claims) for each in apps]
         #: The name of each app's summary in the store. It is random, so that two processes of one name do not replace
         #: each other's.
-        self._names = [f"{socket.gethostname()}-{os.getpid()}#{secrets.token_hex(4)}" for _ in apps]
+        self._names = [f"{process_name()}#{secrets.token_hex(4)}" for _ in apps]
         #: Apps, by their place in `apps`, that have a summary in the store.
         self._posted: set[int] = set()
         self._closed = threading.Event()

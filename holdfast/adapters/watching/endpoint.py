@@ -87,9 +87,8 @@ def serve(
     check_token(token)
     outside = Outside(apps, stall_s, silent_s)
     board = Board(apps, outside)
-    body, headers = page()
     pages: dict[str, Page] = {
-        "/": lambda _: Answer(HTTPStatus.OK, body, "text/html; charset=utf-8", headers),
+        "/": _html(),
         "/live": partial(_probe, outside, "live"),
         "/ready": partial(_probe, outside, "ready"),
         "/status": lambda _: Answer(HTTPStatus.OK, _json(outside.status()), _JSON),
@@ -110,10 +109,9 @@ def serve_group(coordinator: Coordinator, group: str, *, host: str, port: int, t
         SettingError: the address cannot be listened at; a token that is too short.
     """
     check_token(token)
-    body, headers = page()
     no_app = _json({"live": True, "ready": True, "reasons": [], "apps": []})
     pages: dict[str, Page] = {
-        "/": lambda _: Answer(HTTPStatus.OK, body, "text/html; charset=utf-8", headers),
+        "/": _html(),
         "/status": lambda _: Answer(HTTPStatus.OK, no_app, _JSON),
         "/group": lambda _: Answer(HTTPStatus.OK, _json({"groups": [group_of(coordinator, group)]}), _JSON),
     }
@@ -302,6 +300,12 @@ def _metrics(apps: tuple[Watchable, ...], *, partitions: bool) -> tuple[Page, bo
         return (lambda _: missing), False
     collector = HoldfastCollector(*apps, partitions=partitions)
     return (lambda accept: Answer(HTTPStatus.OK, *exposition(collector, accept))), True
+
+
+def _html() -> Page:
+    body, headers = page()
+    answer = Answer(HTTPStatus.OK, body, "text/html; charset=utf-8", headers)
+    return lambda _: answer
 
 
 def _text(code: HTTPStatus, text: str, headers: tuple[tuple[str, str], ...] = ()) -> Answer:

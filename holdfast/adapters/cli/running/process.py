@@ -17,7 +17,7 @@ from holdfast.adapters.cli.output import LogLines
 from holdfast.adapters.cli.running.application import load
 from holdfast.adapters.cli.running.in_force import apply, overrides
 from holdfast.adapters.cli.running.lifeline import CLOSE_S
-from holdfast.adapters.cli.running.run_options import COLLECTORS
+from holdfast.adapters.cli.running.run_options import FROZEN
 from holdfast.adapters.cli.running.sources import fixed_static_id, why_not_static
 from holdfast.adapters.watching.endpoint import serve
 from holdfast.adapters.watching.health_file import write_health
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace, lifeline: Lifeline | None) -> None:
     set_up_logging(options, "" if lifeline is None else f"[{ordinal}] ")
     make_one_of(app, options, ordinal)
     app.check()
-    if options.gc == COLLECTORS[0]:
+    if options.gc == FROZEN:
         app.on_startup(freeze)  # behind the application's own
     with ExitStack() as stack:
         watch(app, options, ordinal, stack)

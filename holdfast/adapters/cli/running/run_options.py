@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 LEVELS = ("debug", "info", "warning", "error")
 #: What Python's collector of reference cycles does: see `process.freeze`; or what it does by default.
-COLLECTORS = ("frozen", "default")
+FROZEN = "frozen"
+COLLECTORS = (FROZEN, "default")
 #: The option whose value is in no list, and in no error.
 _MASKED = "token"
 #: Of static members, in the place of a prefix: this host's name.
@@ -75,7 +76,7 @@ OPTIONS: dict[str, tuple[Callable[[str], object], object]] = {
     "token": (token, None),
     "health_file": (_some, None),
     "log_level": (_one_of(LEVELS), "info"),
-    "gc": (_one_of(COLLECTORS), COLLECTORS[0]),
+    "gc": (_one_of(COLLECTORS), FROZEN),
 }
 
 
